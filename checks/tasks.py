@@ -1,0 +1,34 @@
+"""Tasks live in task groups; only the engine may start one outside a group, since it answers for its end.
+
+A linter can ban a call for a whole tree or allow it for a file, but then allows that file the real clock as well.
+"""
+
+import ast
+from pathlib import Path
+
+from checks.files import parsed, where, written
+
+BANNED = {"create_task", "ensure_future", "gather", "run_coroutine_threadsafe"}
+ALLOWED = "src/outlive/engine"
+
+
+def problems(root: Path) -> list[str]:
+    """Uses of asyncio's bare task functions outside the engine."""
+    found = []
+    for path in written(root, ".py", under=("src", "examples")):
+        if path.is_relative_to(root / ALLOWED):
+            continue
+        for node in ast.walk(parsed(path)):
+            for line, name in _bare_tasks(node):
+                found.append(f"{where(root, path, line)} asyncio.{name}: use asyncio.TaskGroup")
+    return found
+
+
+def _bare_tasks(node: ast.AST) -> list[tuple[int, str]]:
+    match node:
+        case ast.Attribute(value=ast.Name(id="asyncio"), attr=name, lineno=line) if name in BANNED:
+            return [(line, name)]
+        case ast.ImportFrom(module="asyncio", names=names, lineno=line):
+            return [(line, alias.name) for alias in names if alias.name in BANNED]
+        case _:
+            return []
