@@ -1,0 +1,120 @@
+"""An entry is one fact in a log. This file seals drafts into entries: seq, keyed digest, chain, payloads to blobs.
+
+Invariant: the digest of an entry covers all of its stored fields and the digest of the one before, under the tenant's
+key; a payload over 32 KiB is covered through the keyed digest of its blob.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from outlive.model.errors import ChainBroken
+from outlive.model.run import Head
+
+BLOB_BYTES = 32 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An entry before it has a place: `body` holds its small facts as JSON, `payload` a value as JSON or None."""
+
+    kind: str
+    version: int
+    at: int
+    scope: str
+    key: str
+    body: str
+    payload: str | None = None
+    data_class: str = ""
+    key_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry in its place. `payload` is None either because there is none or because `blob` names where it is."""
+
+    seq: int
+    epoch: int
+    kind: str
+    version: int
+    at: int
+    scope: str
+    key: str
+    body: str
+    payload: str | None
+    blob: str | None
+    data_class: str
+    key_id: str
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """Entries ready to be stored, the blobs they need, and where the log ends after them."""
+
+    entries: tuple[Entry, ...]
+    blobs: tuple[tuple[str, str], ...]
+    head: Head
+
+
+def seal(secret: bytes, head: Head, epoch: int, drafts: Sequence[Draft]) -> Sealed:
+    """Give drafts their seq and digests after `head`. Pure: the same input gives the same bytes."""
+    entries: list[Entry] = []
+    blobs: list[tuple[str, str]] = []
+    seq, last = head.seq, head.digest
+    for draft in drafts:
+        payload, blob = draft.payload, None
+        if payload is not None and len(payload) * 4 > BLOB_BYTES and len(payload.encode()) > BLOB_BYTES:
+            blob = blob_address(secret, payload)
+            blobs.append((blob, payload))
+            payload = None
+        entry = Entry(
+            seq, epoch, draft.kind, draft.version, draft.at, draft.scope, draft.key, draft.body, payload, blob,
+            draft.data_class, draft.key_id, b"",
+        )  # fmt: skip
+        last = link(secret, last, entry)
+        entries.append(_with_digest(entry, last))
+        seq += 1
+    return Sealed(tuple(entries), tuple(blobs), Head(seq, last))
+
+
+def blob_address(secret: bytes, payload: str) -> str:
+    """The keyed digest by which a blob is stored once. Keyed, so that an erased payload cannot be guessed back."""
+    return hmac.new(secret, b"blob\0" + payload.encode(), hashlib.sha256).hexdigest()
+
+
+def link(secret: bytes, before: bytes, entry: Entry) -> bytes:
+    """The digest of `entry` placed after an entry with digest `before`."""
+    fields = (
+        str(entry.seq), str(entry.epoch), entry.kind, str(entry.version), str(entry.at), entry.scope, entry.key,
+        entry.body, "-" if entry.payload is None or entry.blob else "+" + entry.payload, entry.blob or "",
+        entry.data_class, entry.key_id,
+    )  # fmt: skip
+    # Each field is framed by its length, so that no two different entries give the same bytes.
+    framed = "".join([f"{len(field)}:{field}" for field in fields])
+    return hmac.new(secret, before + framed.encode(), hashlib.sha256).digest()
+
+
+def verify(secret: bytes, run: str, entries: Sequence[Entry], before: bytes = b"") -> Head:
+    """Check a stretch of log that follows digest `before`.
+
+    Raises ChainBroken with the first entry that does not fit.
+    """
+    expected = entries[0].seq if entries else 0
+    for entry in entries:
+        if entry.seq != expected or entry.digest != link(secret, before, entry):
+            raise ChainBroken(run=run, seq=entry.seq)
+        if entry.blob and entry.payload is not None and blob_address(secret, entry.payload) != entry.blob:
+            raise ChainBroken(run=run, seq=entry.seq)
+        before, expected = entry.digest, expected + 1
+    return Head(expected, before)
+
+
+def _with_digest(entry: Entry, digest: bytes) -> Entry:
+    return Entry(
+        entry.seq, entry.epoch, entry.kind, entry.version, entry.at, entry.scope, entry.key, entry.body, entry.payload,
+        entry.blob, entry.data_class, entry.key_id, digest,
+    )  # fmt: skip

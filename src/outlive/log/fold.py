@@ -1,0 +1,297 @@
+"""What a log says: entries folded, purely, into the calls of each scope in the order in which replay must meet them.
+
+`Call` is one durable call with all that is recorded of it. The engine folds its own appends in with the same function,
+so that what it knows live and what a new worker reads from the log cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, assert_never
+
+from outlive.log import kinds
+from outlive.log.entry import Entry
+from outlive.model.errors import UndecodableEntry
+from outlive.model.operation import Effect, OperationStatus
+
+CallKind = Literal["step", "operation", "value", "branches", "turn", "emit"]
+
+
+@dataclass(slots=True)
+class Sent:
+    """What is recorded of an operation beyond its call."""
+
+    id: str
+    effect: Effect
+    key: str
+    arguments: str
+    first_sent_at: int
+    send_by: int
+    timeout_ms: int
+    status: OperationStatus = "pending"
+    spent: int = 0
+    """Failed attempts that count against the retry policy."""
+    not_before: int = 0
+    lookups: int = 0
+    again_at: int = 0
+    how: str = ""
+    notes: dict[str, str] = field(default_factory=dict)
+    duplicates: int = 0
+
+
+@dataclass(slots=True)
+class Call:
+    """One durable call: what was asked (kind, name, digest), how far it got, what user code is told."""
+
+    kind: CallKind
+    scope: str
+    key: str
+    name: str
+    digest: str
+    shown: str
+    seq: int
+    done: bool = False
+    payload: str | None = None
+    error: kinds.ErrorRecord | None = None
+    declared: bool = False
+    attempt: int = 0
+    retry_at: int = 0
+    sent: Sent | None = None
+    branches: tuple[str, ...] = ()
+    joined: kinds.Joined | None = None
+    number: int = 0
+
+
+@dataclass(slots=True)
+class ScopeLog:
+    """The calls of one scope in order, and whether the scope was cancelled after them."""
+
+    calls: list[Call] = field(default_factory=list)
+    cancelled: str | None = None
+
+
+@dataclass(slots=True)
+class Fold:
+    """A run as its log tells it: prologue and current turn, each with the calls of their scopes."""
+
+    windows: list[dict[str, ScopeLog]] = field(default_factory=lambda: [{}])
+    operations: dict[str, Call] = field(default_factory=dict)
+    input: str | None = None
+    started: kinds.Started | None = None
+    ended: kinds.Ended | None = None
+    result: str | None = None
+    duplicate: str = ""
+    """The operation with an effect too many that nobody has acknowledged yet."""
+    keys: dict[str, Call] = field(default_factory=dict)
+
+    @property
+    def window(self) -> int:
+        """The number of the window that is open: 0 is the prologue, n + 1 is turn n. Part of every operation's key."""
+        root = self.current.get("")
+        return root.calls[0].number + 1 if len(self.windows) > 1 and root is not None else 0
+
+    @property
+    def current(self) -> dict[str, ScopeLog]:
+        """The scopes of the window that is still open."""
+        return self.windows[-1]
+
+    def in_doubt(self) -> list[Call]:
+        """Operations that are pending or unknown."""
+        return [c for c in self.operations.values() if c.sent and c.sent.status in ("pending", "unknown")]
+
+
+def fold(entries: Iterable[Entry]) -> Fold:
+    """Fold a window (or a whole log). Raises UndecodableEntry."""
+    state = Fold()
+    for entry in entries:
+        step(state, entry.seq, kinds.read(entry), entry.scope, entry.key, entry.payload)
+    return state
+
+
+def step(state: Fold, seq: int, fact: kinds.Fact, scope: str, key: str, payload: str | None) -> None:
+    """Fold one fact in. The only place that says what an entry means for replay."""
+    match fact:
+        case kinds.Turn():
+            _turn(state, seq, fact, scope, key, payload)
+        case kinds.Call():
+            _call(state, seq, fact, scope, key, payload)
+        case kinds.ScopeCancelled(why=why):
+            _scope(state, scope).cancelled = why
+        case kinds.Joined():
+            state.keys[key].joined = fact
+        case kinds.Started():
+            state.started, state.input = fact, payload
+        case kinds.Ended():
+            state.ended, state.result = fact, payload
+        case kinds.Retried():
+            state.duplicate = ""
+            for call in state.operations.values():
+                if call.sent is not None:
+                    call.sent.lookups, call.sent.again_at = 0, 0
+        case kinds.ClaimedBy() | kinds.Suspended() | kinds.Blocked() | kinds.Released():
+            pass
+        case _:
+            _operation(state, seq, fact, payload)
+
+
+def _scope(state: Fold, scope: str) -> ScopeLog:
+    return state.current.setdefault(scope, ScopeLog())
+
+
+def _turn(state: Fold, seq: int, fact: kinds.Turn, scope: str, key: str, payload: str | None) -> None:
+    if len(state.windows) > 1:
+        gone = {id(call) for log in state.windows.pop().values() for call in log.calls}
+        state.operations = {name: call for name, call in state.operations.items() if id(call) not in gone}
+    state.windows.append({})
+    call = Call("turn", scope, key, fact.name, fact.digest, fact.shown, seq, True, payload, number=fact.number)
+    _scope(state, scope).calls.append(call)
+    state.keys = {key: call}
+
+
+def _call(state: Fold, seq: int, fact: kinds.Call, scope: str, key: str, payload: str | None) -> None:
+    call = state.keys.get(key)
+    if call is None:
+        call = Call(_kind(fact), scope, key, fact.name, fact.digest, fact.shown, seq)
+        state.keys[key] = call
+        _scope(state, scope).calls.append(call)
+    match fact:
+        case kinds.StepTried():
+            call.attempt, call.retry_at, call.error = fact.attempt, fact.retry_at, fact.error
+        case kinds.StepDone() | kinds.Done():
+            call.done, call.payload, call.attempt = True, payload, fact.attempt
+            call.error, call.declared = fact.error, fact.declared
+            if isinstance(fact, kinds.Done):
+                status: OperationStatus = "succeeded" if fact.error is None else "raised" if fact.declared else "failed"
+                call.sent = Sent(fact.operation, "transactional", fact.idempotency_key, fact.arguments, 0, 0, 0, status)
+                call.sent.how = "call"
+                state.operations[fact.operation] = call
+        case kinds.Intent():
+            _intent(state, call, fact, payload)
+        case kinds.Opened():
+            call.branches, call.done = tuple(fact.branches), True
+        case kinds.Value() | kinds.Emitted():
+            call.done, call.payload = True, payload
+        case _:
+            raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why="a call of a kind that cannot be folded")
+
+
+def _kind(fact: kinds.Call) -> CallKind:
+    match fact:
+        case kinds.Intent():
+            return "operation"
+        case kinds.Opened():
+            return "branches"
+        case kinds.Value():
+            return "value"
+        case kinds.Emitted():
+            return "emit"
+        case kinds.Done():
+            return "operation"
+        case kinds.StepDone(tool=True) | kinds.StepTried(tool=True):
+            return "operation"
+        case _:
+            return "step"
+
+
+def _intent(state: Fold, call: Call, fact: kinds.Intent, payload: str | None) -> None:
+    if call.sent is None:
+        call.sent = Sent(
+            fact.operation, fact.effect, fact.idempotency_key, payload or "{}", fact.first_sent_at, fact.send_by,
+            fact.timeout_ms,
+        )  # fmt: skip
+        state.operations[fact.operation] = call
+    call.attempt, call.sent.send_by, call.sent.status = fact.attempt, fact.send_by, "pending"
+    call.sent.lookups = call.sent.again_at = 0
+
+
+def _operation(state: Fold, seq: int, fact: kinds.Fact, payload: str | None) -> None:
+    operation: object = getattr(fact, "operation", None)
+    call = state.operations.get(str(operation))
+    if call is None and isinstance(fact, kinds.Evidence):
+        # It speaks of a turn that has left the window: only an effect too many still matters.
+        state.duplicate = fact.operation if fact.verdict == "duplicate" else state.duplicate
+        return
+    if call is None and isinstance(fact, kinds.Resolved):
+        return
+    if call is None or call.sent is None:
+        raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why=f"it speaks of {operation}, which has no intent")
+    sent = call.sent
+    match fact:
+        case kinds.Outcome():
+            _settle(call, sent, fact.status, payload, fact.error, fact.how)
+        case kinds.NotActed():
+            sent.status, call.error, call.retry_at = "retrying", fact.error, fact.retry_at
+            sent.spent += 0 if fact.free else 1
+        case kinds.InDoubt():
+            sent.status, sent.not_before, sent.again_at = "unknown", fact.not_before, fact.again_at
+        case kinds.LookedUp():
+            sent.lookups, sent.again_at = fact.number, fact.again_at
+        case kinds.Absent():
+            sent.status = "absent"
+            sent.spent += 1
+        case kinds.Noted():
+            sent.notes.update(fact.facts)
+        case kinds.Resolved():
+            _resolved(call, sent, fact, payload)
+        case kinds.Evidence():
+            _evidence(state, call, sent, fact, payload)
+        case _:
+            raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why="it cannot be folded")
+
+
+def _settle(
+    call: Call, sent: Sent, status: OperationStatus, payload: str | None, error: kinds.ErrorRecord | None, how: str
+) -> None:
+    sent.status, sent.how = status, how
+    call.done, call.payload, call.error, call.declared = True, payload, error, status == "raised"
+
+
+def _resolved(call: Call, sent: Sent, fact: kinds.Resolved, payload: str | None) -> None:
+    match fact.decision:
+        case "happened":
+            _settle(call, sent, "succeeded", payload, None, "person")
+        case "did-not-happen":
+            sent.status = "absent"
+            sent.spent += 1
+        case "abandon":
+            _settle(call, sent, "abandoned", None, kinds.ErrorRecord(type="Abandoned", message=fact.why), "person")
+        case _:
+            assert_never(fact.decision)
+
+
+def _evidence(state: Fold, call: Call, sent: Sent, fact: kinds.Evidence, payload: str | None) -> None:
+    if fact.verdict == "duplicate":
+        sent.duplicates += 1
+        state.duplicate = sent.id
+    elif fact.verdict == "settles":
+        _settle(call, sent, fact.answer, payload, fact.error, "evidence")
+
+
+def verdict(
+    effect: Effect,
+    status: OperationStatus,
+    current: int,
+    outcome: str | None,
+    *,
+    attempt: int,
+    answer: str,
+    payload: str | None,
+) -> Literal["settles", "confirms", "duplicate", "no news"]:
+    """What a late answer about `attempt` means for an operation whose last attempt is `current`.
+
+    It settles one in doubt, confirms what is known, or shows an effect too many. An answer that nothing happened
+    settles nothing: a look-up knows better.
+    """  # fmt: skip
+    same = attempt == current or effect == "idempotent"
+    if answer == "failed":
+        return "no news"
+    if status in ("pending", "unknown") and same:
+        return "settles"
+    if answer == "raised":
+        return "no news"
+    if status in ("absent", "retrying") and same:
+        return "settles"
+    if status == "succeeded" and (same or payload == outcome):
+        return "confirms"
+    return "duplicate"

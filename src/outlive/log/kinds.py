@@ -1,0 +1,363 @@
+"""Every kind of entry, as a versioned record, and the one place that writes and reads their bodies.
+
+A kind is never removed and its meaning never changes: a new version adds an upcaster that turns an older body into the
+next one, so that a log of any release can be read. What cannot be read is UndecodableEntry with its seq, never None.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from outlive.log.entry import Draft, Entry
+from outlive.model.errors import UndecodableEntry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fact:
+    """Base of all entry bodies. `KIND` and `VERSION` are compatibility data; fields at their default are not stored."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    KIND: ClassVar[str]
+    VERSION: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorRecord:
+    """An exception as data: the name of its type, its message and, for declared exceptions, its arguments."""
+
+    type: str
+    message: str = ""
+    data: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started(Fact):
+    """The first entry. Payload: the input."""
+
+    KIND: ClassVar[str] = "started"
+    agent: str
+    version: str
+    input_digest: str
+    principal: str = ""
+    purpose: str = ""
+    identity: str | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimedBy(Fact):
+    """A worker took the run: from here on it is the only writer."""
+
+    KIND: ClassVar[str] = "claimed"
+    owner: str
+    why: Literal["start", "resume", "takeover", "again", "control"]
+    code: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call(Fact):
+    """Base of the entries that can be the first of a durable call: what replay compares."""
+
+    name: str
+    digest: str = ""
+    shown: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepDone(Call):
+    """A step, or a read tool, got its outcome. Payload: the result, unless `error` says what was raised."""
+
+    KIND: ClassVar[str] = "step"
+    attempt: int = 1
+    tool: bool = False
+    error: ErrorRecord | None = None
+    declared: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTried(Call):
+    """An attempt of a step, a read tool or a transactional tool failed and will be repeated at `retry_at`."""
+
+    KIND: ClassVar[str] = "attempt"
+    attempt: int
+    tool: bool = False
+    error: ErrorRecord
+    retry_at: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intent(Call):
+    """An operation may be sent from here until `send_by`. Payload (first attempt): the arguments, readable."""
+
+    KIND: ClassVar[str] = "intent"
+    operation: str
+    effect: Literal["idempotent", "external", "transactional"]
+    idempotency_key: str
+    attempt: int
+    send_by: int
+    first_sent_at: int
+    timeout_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome(Fact):
+    """An operation is settled. Payload: the result, if it succeeded."""
+
+    KIND: ClassVar[str] = "outcome"
+    operation: str
+    attempt: int
+    status: Literal["succeeded", "raised", "failed", "abandoned"]
+    how: Literal["call", "lookup", "person", "evidence"]
+    error: ErrorRecord | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done(Call):
+    """A transactional operation: effect and outcome in one commit, so one entry. Payload: the result."""
+
+    KIND: ClassVar[str] = "done"
+    operation: str
+    idempotency_key: str
+    arguments: str
+    attempt: int
+    error: ErrorRecord | None = None
+    declared: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotActed(Fact):
+    """An attempt is known not to have acted; it will be sent again at `retry_at` (0: at once, it cost no attempt)."""
+
+    KIND: ClassVar[str] = "not acted"
+    operation: str
+    attempt: int
+    error: ErrorRecord
+    retry_at: int
+    free: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class InDoubt(Fact):
+    """It is not known whether an attempt acted. *Did not happen* can be believed from `not_before` on.
+
+    An operation that the other side dedupes is repeated at `again_at`.
+    """
+
+    KIND: ClassVar[str] = "unknown"
+    operation: str
+    attempt: int
+    why: str
+    not_before: int
+    again_at: int = 0
+
+
+Said = Literal["happened", "did not happen", "unclear"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookedUp(Fact):
+    """The other side was asked. `again_at` is when it is asked again (0: no more, a person decides)."""
+
+    KIND: ClassVar[str] = "lookup"
+    operation: str
+    attempt: int
+    number: int
+    answer: Said
+    note: str = ""
+    again_at: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Absent(Fact):
+    """An attempt did not happen: said by a look-up or a person after no request could be on its way any more."""
+
+    KIND: ClassVar[str] = "absent"
+    operation: str
+    attempt: int
+    how: Literal["lookup", "person"]
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noted(Fact):
+    """`op.note`: durable facts that a later attempt or look-up can read."""
+
+    KIND: ClassVar[str] = "note"
+    operation: str
+    facts: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved(Fact):
+    """A person's decision about an operation in doubt. Payload: the outcome, if it happened."""
+
+    KIND: ClassVar[str] = "resolution"
+    operation: str
+    decision: Literal["happened", "did-not-happen", "abandon"]
+    who: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence(Fact):
+    """A worker without the lease reports what its call answered. Payload: the result, if it succeeded."""
+
+    KIND: ClassVar[str] = "evidence"
+    operation: str
+    attempt: int
+    epoch: int
+    answer: Literal["succeeded", "raised", "failed"]
+    verdict: Literal["settles", "confirms", "duplicate", "no news"]
+    error: ErrorRecord | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Value(Call):
+    """`run.now`, `run.random` or `run.uuid`, recorded. Payload: the value."""
+
+    KIND: ClassVar[str] = "value"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened(Call):
+    """A gather, map or first began. `branches` are its keys in order."""
+
+    KIND: ClassVar[str] = "opened"
+    branches: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined(Fact):
+    """What user code was told when branches ended otherwise than all well: which one failed, or won."""
+
+    KIND: ClassVar[str] = "joined"
+    branch: str
+    how: Literal["failed", "won"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScopeCancelled(Fact):
+    """A branch was cancelled after the entries of its scope so far."""
+
+    KIND: ClassVar[str] = "scope cancelled"
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn(Call):
+    """A turn begins (and the one before is committed). Payload: the state it begins with."""
+
+    KIND: ClassVar[str] = "turn"
+    number: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Emitted(Call):
+    """`run.emit`: an event for whoever follows the run. Payload: its data."""
+
+    KIND: ClassVar[str] = "emitted"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suspended(Fact):
+    """The run waits, unloaded."""
+
+    KIND: ClassVar[str] = "suspended"
+    why: str
+    wake_at: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocked(Fact):
+    """Only a person (or another version of the code) can let the run go on."""
+
+    KIND: ClassVar[str] = "blocked"
+    reason: str
+    detail: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Released(Fact):
+    """The worker gave the run back in good order."""
+
+    KIND: ClassVar[str] = "released"
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retried(Fact):
+    """A person asked that a blocked run be tried again."""
+
+    KIND: ClassVar[str] = "retried"
+    who: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended(Fact):
+    """The last entry but for resolutions, evidence and audit. Payload: the result, if it succeeded."""
+
+    KIND: ClassVar[str] = "ended"
+    status: Literal["succeeded", "failed", "cancelled", "expired"]
+    error: ErrorRecord | None = None
+    reason: str = ""
+
+
+_ALL: tuple[type[Fact], ...] = (
+    Started, ClaimedBy, StepDone, StepTried, Intent, Outcome, Done, NotActed, InDoubt, LookedUp, Absent, Noted,
+    Resolved,
+    Evidence, Value, Opened, Joined, ScopeCancelled, Turn, Emitted, Suspended, Blocked, Released, Retried, Ended,
+)  # fmt: skip
+KINDS: dict[str, type[Fact]] = {fact.KIND: fact for fact in _ALL}
+
+Body = dict[str, object]
+
+# (kind, version) -> the function that turns a body of that version into one of the next.
+UPCASTERS: dict[tuple[str, int], Callable[[Body], Body]] = {}
+
+
+# Built at first use: most processes need only a few kinds.
+_adapters: dict[str, TypeAdapter[Fact]] = {}
+
+
+def _adapter(kind: type[Fact]) -> TypeAdapter[Fact]:
+    found = _adapters.get(kind.KIND)
+    if found is None:
+        found = _adapters[kind.KIND] = TypeAdapter(kind)
+    return found
+
+
+def draft(fact: Fact, *, at: int, scope: str = "", key: str = "", payload: str | None = None) -> Draft:
+    """Write a fact as an entry that has no place yet."""
+    body = _adapter(type(fact)).dump_json(fact, exclude_defaults=True).decode()
+    return Draft(fact.KIND, fact.VERSION, at, scope, key, body, payload)
+
+
+def read(entry: Entry) -> Fact:
+    """Read the body of an entry of any release. Raises UndecodableEntry for one that is newer, unknown or damaged."""
+    where = f"entry {entry.seq} ({entry.kind})"
+    kind = KINDS.get(entry.kind)
+    if kind is None:
+        raise UndecodableEntry(where=where, why="its kind is not known to this release")
+    if entry.version > kind.VERSION:
+        raise UndecodableEntry(where=where, why=f"version {entry.version} is newer than this release's {kind.VERSION}")
+    try:
+        if entry.version == kind.VERSION:
+            return _adapter(kind).validate_json(entry.body)
+        return _adapter(kind).validate_python(_upcast(kind, entry))
+    except (ValidationError, ValueError, KeyError, TypeError) as error:
+        raise UndecodableEntry(where=where, why=str(error).replace("\n", " ")) from error
+
+
+def _upcast(kind: type[Fact], entry: Entry) -> Body:
+    body: Body = json.loads(entry.body)
+    for version in range(entry.version, kind.VERSION):
+        body = UPCASTERS[(kind.KIND, version)](body)
+    return body

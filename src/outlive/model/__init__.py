@@ -1,0 +1,1 @@
+"""The nouns of the system, its states and pure transitions, the error tree and the clock. Imports no other room."""

@@ -1,0 +1,363 @@
+"""Every error that leaves this package, grouped by what a caller would do about it.
+
+OutliveError
+├── AgentError                what agent code may catch; the same object, live and on replay
+│   ├── StepFailed            a step raised, or ran out of time, and its retries are spent
+│   ├── ToolFailed            a tool is known not to have acted, and its retries are spent
+│   └── Abandoned             a person gave up on an operation in doubt
+├── CodeError                 fix the code or the call
+│   ├── BadArguments          arguments, or a signature, that do not fit
+│   ├── NotSerialisable       a value that cannot be written as data-only JSON
+│   ├── SecretInSignature     a secret type among the parameters or results of a function
+│   ├── Refused               a callable, name or use that cannot be made durable
+│   ├── UnknownAgent          no agent of that name is registered
+│   ├── DuplicateName         two agents or tools of one name
+│   ├── ConcurrentCalls       a second durable call in flight in one scope
+│   ├── ScopeError            a durable call from a task that does not own the scope
+│   ├── ScopeOpen             a turn ended while a branch was still open
+│   ├── ForeignCancellation   something other than the engine cancelled a durable call
+│   └── Diverged              the code asks for something else than the log has
+├── RequestError              the request cannot be met as it stands
+│   ├── UnknownRun            no run of that id
+│   ├── UnknownOperation      no operation of that id in the run
+│   ├── RunExists             the id is taken by a run with another agent or input
+│   ├── NotInDoubt            the operation is settled: there is nothing to resolve
+│   ├── TooEarly              a request may still be on its way: *did not happen* cannot be known yet
+│   ├── WrongState            the run is not in a state that allows this
+│   ├── TimedOut              the wait for a result ran out; the run goes on
+│   ├── SettingInvalid        a setting has a value that cannot be used
+│   └── SecretMissing         no provider has the secret
+├── RunEnded                  what a caller who waits for a result is told
+│   ├── RunFailed             the agent raised
+│   └── RunExpired            the deadline passed
+├── StoreError                the database: try again, or call its operator
+│   ├── StoreBusy             locked by someone else for longer than we wait; nothing was written
+│   ├── StoreFull             no space left; nothing was written
+│   ├── StoreUnavailable      cannot be opened or reached; nothing was written
+│   ├── CommitUnknown         the connection was lost around a commit: it may or may not have happened
+│   ├── LeaseLost             another worker owns the run, or the log is not where the writer thought
+│   ├── SchemaTooNew          the database was written by a newer release
+│   └── UnsafeDurability      the database may forget what it acknowledged
+└── DataError                 what is stored cannot be trusted: a person must look
+    ├── UndecodableEntry      an entry or payload cannot be read
+    └── ChainBroken           an entry does not carry the digest of the one before
+"""
+
+from __future__ import annotations
+
+
+class OutliveError(Exception):
+    """Base of every error that leaves this package."""
+
+
+class AgentError(OutliveError):
+    """What agent code may catch. It is rebuilt from data in the log, so it is the same live and on replay."""
+
+
+class StepFailed(AgentError):
+    """A step raised, or ran out of time, and its retries are spent."""
+
+    def __init__(self, *, name: str, type: str, message: str, data: dict[str, object] | None = None) -> None:
+        super().__init__(f"step {name} failed: {type}: {message}")
+        self.name, self.type, self.message, self.data = name, type, message, data or {}
+
+
+class ToolFailed(AgentError):
+    """A tool is known not to have acted, and its retries are spent."""
+
+    def __init__(self, *, name: str, type: str, message: str, data: dict[str, object] | None = None) -> None:
+        super().__init__(f"tool {name} did not act: {type}: {message}")
+        self.name, self.type, self.message, self.data = name, type, message, data or {}
+
+
+class Abandoned(AgentError):
+    """A person gave up on an operation in doubt; whether it happened stays unknown."""
+
+    def __init__(self, *, name: str, operation: str, reason: str) -> None:
+        super().__init__(f"operation {operation} ({name}) was abandoned: {reason}")
+        self.name, self.operation, self.reason = name, operation, reason
+
+
+class CodeError(OutliveError):
+    """The code or the call is wrong; the same call will fail again."""
+
+
+class BadArguments(CodeError):
+    """Arguments, or a signature, that do not fit."""
+
+    def __init__(self, *, function: str, why: str) -> None:
+        super().__init__(f"{function}: {why}")
+        self.function, self.why = function, why
+
+
+class NotSerialisable(CodeError):
+    """A value that cannot be written as data-only JSON by its annotation."""
+
+    def __init__(self, *, what: str, where: str, why: str) -> None:
+        super().__init__(f"{where}: {what} cannot be stored: {why}")
+        self.what, self.where, self.why = what, where, why
+
+
+class SecretInSignature(CodeError):
+    """A secret type in a signature would be written to the log; use `await op.secret(name)` inside a tool."""
+
+    def __init__(self, *, function: str, parameter: str) -> None:
+        super().__init__(
+            f"{function}: {parameter} holds a secret type, which would be written to the log; "
+            f"read it inside a tool with `await op.secret(name)`"
+        )
+        self.function, self.parameter = function, parameter
+
+
+class Refused(CodeError):
+    """A callable, name or use that cannot be made durable; the message says what to do instead."""
+
+    def __init__(self, *, what: str, why: str) -> None:
+        super().__init__(f"{what} is refused: {why}")
+        self.what, self.why = what, why
+
+
+class UnknownAgent(CodeError):
+    """No agent of that name is registered."""
+
+    def __init__(self, *, name: str, known: tuple[str, ...]) -> None:
+        listed = ", ".join(known) or "none"
+        super().__init__(f"no agent is called {name!r}; registered: {listed}")
+        self.name, self.known = name, known
+
+
+class DuplicateName(CodeError):
+    """Two agents or tools of one name: the log could not tell them apart."""
+
+    def __init__(self, *, kind: str, name: str, first: str, second: str) -> None:
+        super().__init__(f"two {kind}s are called {name!r}: {first} and {second}; give one of them name=…")
+        self.kind, self.name, self.first, self.second = kind, name, first, second
+
+
+class ConcurrentCalls(CodeError):
+    """A second durable call in flight in one scope has no order that replay could follow."""
+
+    def __init__(self, *, asked: str, in_flight: str, line: str) -> None:
+        super().__init__(
+            f"{asked} at {line} while {in_flight} is in flight in the same scope; use run.gather, run.map or run.first"
+        )
+        self.asked, self.in_flight, self.line = asked, in_flight, line
+
+
+class ScopeError(CodeError):
+    """A durable call from a task that does not own the scope."""
+
+    def __init__(self, *, asked: str, line: str) -> None:
+        super().__init__(
+            f"{asked} at {line} comes from a task that this run did not start; use run.gather, run.map or run.first"
+        )
+        self.asked, self.line = asked, line
+
+
+class ScopeOpen(CodeError):
+    """A turn ended while a branch was still open."""
+
+    def __init__(self, *, scope: str) -> None:
+        super().__init__(f"the turn ended while the branch {scope} was still open; await it first")
+        self.scope = scope
+
+
+class ForeignCancellation(CodeError):
+    """Something other than the engine cancelled a durable call, so replay could not cancel it at the same point."""
+
+    def __init__(self, *, call: str, line: str) -> None:
+        super().__init__(
+            f"{call} at {line} was cancelled from outside (asyncio.timeout, wait_for, a task group); "
+            f"use run.options(timeout=…) or run.first"
+        )
+        self.call, self.line = call, line
+
+
+class Diverged(CodeError):
+    """The code asks for something else than the log has: a fact about this run and this version of the code."""
+
+    def __init__(self, *, has: str, asks: str, line: str, seq: int = -1) -> None:
+        at = f" (entry {seq})" if seq >= 0 else ""
+        super().__init__(f"the log has {has}{at} here, the code asks for {asks}{' at ' + line if line else ''}")
+        self.has, self.asks, self.line, self.seq = has, asks, line, seq
+
+
+class RequestError(OutliveError):
+    """The request cannot be met as it stands; nothing was changed."""
+
+
+class UnknownRun(RequestError):
+    """No run of that id."""
+
+    def __init__(self, *, run: str) -> None:
+        super().__init__(f"no run is called {run!r} in this store")
+        self.run = run
+
+
+class UnknownOperation(RequestError):
+    """No operation of that id in the run."""
+
+    def __init__(self, *, run: str, operation: str) -> None:
+        super().__init__(f"run {run} has no operation {operation!r} (or several that begin so)")
+        self.run, self.operation = run, operation
+
+
+class RunExists(RequestError):
+    """The id is taken by a run with another agent or another input."""
+
+    def __init__(self, *, run: str, differs: str) -> None:
+        super().__init__(f"run {run} exists with another {differs}; nothing was started")
+        self.run, self.differs = run, differs
+
+
+class NotInDoubt(RequestError):
+    """The operation is settled: there is nothing to resolve."""
+
+    def __init__(self, *, operation: str, status: str) -> None:
+        super().__init__(f"operation {operation} is {status}, not in doubt")
+        self.operation, self.status = operation, status
+
+
+class TooEarly(RequestError):
+    """A request may still be on its way: *did not happen* cannot be known yet."""
+
+    def __init__(self, *, operation: str, seconds: float) -> None:
+        super().__init__(
+            f"a request of operation {operation} may still be on its way; say did-not-happen in {seconds:.0f} s"
+        )
+        self.operation, self.seconds = operation, seconds
+
+
+class WrongState(RequestError):
+    """The run is not in a state that allows this."""
+
+    def __init__(self, *, run: str, status: str, wanted: str) -> None:
+        super().__init__(f"run {run} is {status}; {wanted}")
+        self.run, self.status, self.wanted = run, status, wanted
+
+
+class TimedOut(RequestError):
+    """The wait for a result ran out; the run goes on."""
+
+    def __init__(self, *, run: str, status: str, detail: str) -> None:
+        super().__init__(f"run {run} has not ended yet: it is {status}{' (' + detail + ')' if detail else ''}")
+        self.run, self.status, self.detail = run, status, detail
+
+
+class SettingInvalid(RequestError):
+    """A setting has a value that cannot be used."""
+
+    def __init__(self, *, name: str, value: str, source: str, why: str) -> None:
+        super().__init__(f"{name} = {value!r} (from {source}): {why}")
+        self.name, self.value, self.source, self.why = name, value, source, why
+
+
+class SecretMissing(RequestError):
+    """No provider has the secret."""
+
+    def __init__(self, *, name: str, tried: str) -> None:
+        super().__init__(f"no secret {name!r}; tried {tried}")
+        self.name, self.tried = name, tried
+
+
+class RunEnded(OutliveError):
+    """The run has ended without a result."""
+
+    def __init__(self, *, run: str, message: str) -> None:
+        super().__init__(f"run {run} {message}")
+        self.run = run
+
+
+class RunFailed(RunEnded):
+    """The agent raised; `type` and `message` are those of its exception."""
+
+    def __init__(self, *, run: str, type: str, message: str) -> None:
+        super().__init__(run=run, message=f"failed: {type}: {message}")
+        self.type, self.message = type, message
+
+
+class RunExpired(RunEnded):
+    """The deadline passed."""
+
+    def __init__(self, *, run: str) -> None:
+        super().__init__(run=run, message="expired: its deadline passed")
+
+
+class StoreError(OutliveError):
+    """The database could not do it."""
+
+
+class StoreBusy(StoreError):
+    """Locked by someone else for longer than we wait; nothing was written."""
+
+    def __init__(self, *, store: str, why: str) -> None:
+        super().__init__(f"{store} is locked: {why}")
+        self.store, self.why = store, why
+
+
+class StoreFull(StoreError):
+    """No space left; nothing was written."""
+
+    def __init__(self, *, store: str) -> None:
+        super().__init__(f"{store}: no space left on the device; nothing was written, free some and it goes on")
+        self.store = store
+
+
+class StoreUnavailable(StoreError):
+    """Cannot be opened or reached; nothing was written."""
+
+    def __init__(self, *, store: str, why: str) -> None:
+        super().__init__(f"{store} cannot be used: {why}")
+        self.store, self.why = store, why
+
+
+class CommitUnknown(StoreError):
+    """The connection was lost around a commit: it may or may not have happened."""
+
+    def __init__(self, *, store: str) -> None:
+        super().__init__(f"{store}: the connection was lost around a commit; its outcome is unknown")
+        self.store = store
+
+
+class LeaseLost(StoreError):
+    """Another worker owns the run, or the log is not where the writer thought; nothing was written."""
+
+    def __init__(self, *, run: str, epoch: int) -> None:
+        super().__init__(f"run {run} is not ours any more (our epoch was {epoch})")
+        self.run, self.epoch = run, epoch
+
+
+class SchemaTooNew(StoreError):
+    """The database was written by a newer release."""
+
+    def __init__(self, *, store: str, found: int, known: int) -> None:
+        super().__init__(f"{store} has schema {found}, this release knows up to {known}; upgrade outlive")
+        self.store, self.found, self.known = store, found, known
+
+
+class UnsafeDurability(StoreError):
+    """The database may forget what it acknowledged."""
+
+    def __init__(self, *, store: str, setting: str) -> None:
+        super().__init__(f"{store}: {setting} may lose acknowledged commits; set it right or pass --unsafe-durability")
+        self.store, self.setting = store, setting
+
+
+class DataError(OutliveError):
+    """What is stored cannot be trusted: a person must look."""
+
+
+class UndecodableEntry(DataError):
+    """An entry or payload cannot be read."""
+
+    def __init__(self, *, where: str, why: str) -> None:
+        super().__init__(f"{where} cannot be read: {why}")
+        self.where, self.why = where, why
+
+
+class ChainBroken(DataError):
+    """An entry does not carry the digest of the one before."""
+
+    def __init__(self, *, run: str, seq: int) -> None:
+        super().__init__(f"run {run}: entry {seq} does not fit the chain; it or one before it was changed")
+        self.run, self.seq = run, seq

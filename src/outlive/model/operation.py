@@ -1,0 +1,89 @@
+"""An operation: a call that acts on the outside world. Its effects, statuses, record, and what tools answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Generic, Literal, TypeVar
+
+from outlive.model.ids import OperationId, RunId, Tenant
+
+R_co = TypeVar("R_co", covariant=True)
+
+Effect = Literal["read", "idempotent", "external", "transactional"]
+
+# pending = may have been sent; retrying = known not to have acted, will be sent again; absent = found not to have
+# happened; raised = the tool answered with an exception that it declares.
+OperationStatus = Literal["pending", "retrying", "unknown", "absent", "succeeded", "raised", "failed", "abandoned"]
+
+IN_DOUBT: frozenset[OperationStatus] = frozenset(("pending", "unknown"))
+SETTLED: frozenset[OperationStatus] = frozenset(("succeeded", "raised", "failed", "abandoned"))
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRow:
+    """The operation record: a projection of the log, written in the same commit as the entry that changes it.
+
+    `arguments` is the readable form (scrubbed), `outcome` the JSON text of a result. Times are database milliseconds.
+    """
+
+    tenant: Tenant
+    run: RunId
+    id: OperationId
+    call: str
+    tool: str
+    effect: Effect
+    key: str
+    digest: str
+    arguments: str
+    status: OperationStatus
+    attempt: int
+    epoch: int
+    first_sent_at: int
+    updated_at: int
+    not_before: int = 0
+    outcome: str | None = None
+    error: str = ""
+    how: str = ""
+    notes: dict[str, str] = field(default_factory=dict)
+    duplicates: int = 0
+
+
+class Happened(Generic[R_co]):
+    """Answer of `reconcile`, or of whoever completes an operation: it happened, with this outcome."""
+
+    def __init__(self, outcome: R_co, *, note: str = "") -> None:
+        self.outcome, self.note = outcome, note
+
+
+class DidNotHappen:
+    """Answer of `reconcile`: it did not happen. Believed only when no request can be on its way any more."""
+
+    def __init__(self, *, note: str = "") -> None:
+        self.note = note
+
+
+class Unclear:
+    """Answer of `reconcile`: the other side cannot say now; asked again with backoff, then a person is."""
+
+    def __init__(self, note: str) -> None:
+        self.note = note
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often and how fast a call that is known not to have acted is tried again.
+
+    `attempts` counts the first one. The wait before attempt n+1 is `first` · 2^(n-1), at most `most`, with jitter of
+    up to a half; a failure with a `retry_after` attribute (seconds) waits at least so long. A lost worker costs no
+    attempt.
+    """
+
+    attempts: int = 5
+    first: timedelta = timedelta(seconds=1)
+    most: timedelta = timedelta(minutes=5)
+
+    def delay_ms(self, attempt: int, jitter: float, after_s: float = 0.0) -> int:
+        """Milliseconds to wait after failed attempt number `attempt` (from 1); `jitter` is in [0, 1)."""
+        base = min(self.first.total_seconds() * 2.0 ** min(attempt - 1, 32), self.most.total_seconds())
+        return int(1000 * max(base * (1.0 - jitter / 2.0), after_s))

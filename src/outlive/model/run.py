@@ -1,0 +1,125 @@
+"""A run: its statuses and the only transitions between them, its row, and the authority to write its log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from outlive.model.ids import Owner, RunId, Tenant
+
+Status = Literal["ready", "running", "waiting", "blocked", "succeeded", "failed", "cancelled", "expired"]
+
+STATUSES: tuple[Status, ...] = (
+    "ready",
+    "running",
+    "waiting",
+    "blocked",
+    "succeeded",
+    "failed",
+    "cancelled",
+    "expired",
+)
+ENDED: frozenset[Status] = frozenset(("succeeded", "failed", "cancelled", "expired"))
+
+# Why a run is blocked. Each names what a person (or a new version of the code) has to do.
+Block = Literal["operation in doubt", "duplicate effect", "diverged", "poison", "undecodable"]
+
+_NEXT: dict[Status, frozenset[Status]] = {
+    "ready": frozenset(("running", "cancelled", "expired", "blocked")),
+    "running": frozenset(("ready", "waiting", "blocked", "succeeded", "failed", "cancelled", "expired")),
+    "waiting": frozenset(("running", "ready", "cancelled", "expired", "blocked")),
+    "blocked": frozenset(("running", "ready", "cancelled", "expired")),
+    "succeeded": frozenset(),
+    "failed": frozenset(),
+    "cancelled": frozenset(),
+    "expired": frozenset(),
+}
+
+
+def may_follow(before: Status, after: Status) -> bool:
+    """Whether `after` may follow `before`; staying where one is counts as no transition and is always allowed."""
+    return before == after or after in _NEXT[before]
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """The right to append to one log: named in full on every write, compared for equality by the store."""
+
+    tenant: Tenant
+    run: RunId
+    epoch: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a log ends: the next `seq` and the digest of the last entry (empty for a new log)."""
+
+    seq: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One task given to an agent, as the store holds it. Times are milliseconds of the database's clock."""
+
+    tenant: Tenant
+    id: RunId
+    agent: str
+    version: str
+    status: Status
+    epoch: int
+    head: Head
+    created_at: int
+    updated_at: int
+    input_digest: str
+    origin: RunId
+    queue: str = "default"
+    priority: int = 0
+    owner: Owner | None = None
+    expires_at: int | None = None
+    lease_ms: int | None = None
+    wake_at: int | None = None
+    deadline_at: int | None = None
+    paused_at: int | None = None
+    ended_at: int | None = None
+    reason: str = ""
+    detail: str = ""
+    lapses: int = 0
+    prologue_seq: int | None = None
+    window_seq: int | None = None
+    principal: str = ""
+    purpose: str = ""
+    grants: str = ""
+    identity: str | None = None
+    root: RunId | None = None
+    parent: RunId | None = None
+    traceparent: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the status is a terminal one."""
+        return self.status in ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """What `start` writes.
+
+    The row and the text of its input. `input_digest` decides whether a second start is the same.
+    """
+
+    tenant: Tenant
+    id: RunId
+    agent: str
+    version: str
+    input: str
+    input_digest: str
+    queue: str = "default"
+    priority: int = 0
+    deadline_ms: int | None = None
+    principal: str = ""
+    purpose: str = ""
+    identity: str | None = None
+    labels: dict[str, str] = field(default_factory=dict)
