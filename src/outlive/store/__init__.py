@@ -1,0 +1,1 @@
+"""Where logs and runs live: one port of three small protocols, one adapter per database behind it."""

@@ -1,0 +1,362 @@
+"""The store port: three protocols that every database adapter meets, held equal by `outlive.testing.store_suite`.
+
+What stays true whatever the adapter:
+- Every write that belongs to a run names its full authority (epoch *and* token) and, for appends, where the log ends.
+  The store compares for equality; it never judges a lease's expiry on a write.
+- Time is integer milliseconds of the database's clock; each method takes a nullable `now` (None in production).
+- No driver exception leaves an adapter: only errors of `outlive.model.errors`. An error other than `CommitUnknown`
+  means that nothing was written.
+- Keys of tenants are made at first use and never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from outlive.log.entry import Draft, Entry
+from outlive.model.ids import OperationId, Owner, RunId, Tenant
+from outlive.model.operation import OperationRow
+from outlive.model.run import Authority, Head, NewRun, RunRow, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an append does to its run's row. It ends the authority in the same commit: lease and token are gone.
+
+    `running` is Refused: only a claim leads there. `wake_at` counts for `waiting` alone. A change of an ended run to
+    the status that it has only ends the authority of a `seize`: reason and detail stay as they were.
+    """
+
+    status: Status
+    reason: str = ""
+    detail: str = ""
+    wake_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The fact that one version of the code cannot continue the run.
+
+    `code` names the build, not the agent's version.
+    """
+
+    code: str
+    report: str
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """One commit to one log. All of it is stored or none.
+
+    `progress` says that a call got its outcome, which resets the count of lapsed leases. `turn` says that the first of
+    `drafts` begins a new window: the first such entry of a run also ends its prologue. `taken` are inbox rows that
+    these entries move into the log. `forgive` drops the run's divergences and lapses (a person asked to try again).
+    """
+
+    authority: Authority
+    head: Head
+    drafts: tuple[Draft, ...]
+    change: Change | None = None
+    operations: tuple[OperationRow, ...] = ()
+    taken: tuple[int, ...] = ()
+    divergence: Divergence | None = None
+    progress: bool = False
+    turn: bool = False
+    forgive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a worker asks for.
+
+    `serves` maps an agent's name to the build of its code. `watched` are `(tenant, run, epoch)` whose lease the
+    worker has itself
+    seen unrenewed for a whole renewal interval; only those are taken over, and only once their lease has expired by the
+    database's clock. `why` of the claim entry is decided by the store: start, resume or takeover.
+    """
+
+    owner: Owner
+    serves: Mapping[str, str]
+    limit: int
+    lease_ms: int
+    watched: frozenset[tuple[Tenant, RunId, int]] = frozenset()
+    queues: tuple[str, ...] = ("default",)
+    tenants: tuple[Tenant, ...] | None = None
+
+
+ClaimWhy = Literal["start", "resume", "takeover", "again", "control"]
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A run that is now ours: its row after the claim, where its log ends (after the claim entry), and the time."""
+
+    authority: Authority
+    row: RunRow
+    why: ClaimWhy
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """A running run whose renewal is overdue by its own interval (a third of its lease)."""
+
+    tenant: Tenant
+    run: RunId
+    epoch: int
+    renewed_at: int
+    lease_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The answer to a renewal.
+
+    The time, which of the authorities are still ours, and which runs have unread inbox rows.
+    """
+
+    now: int
+    kept: frozenset[Authority]
+    unread: frozenset[tuple[Tenant, RunId]]
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """A run that needs a control claim: its deadline has passed, or it has ended and something arrived since."""
+
+    tenant: Tenant
+    run: RunId
+    why: Literal["deadline", "late"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A row of a run's inbox.
+
+    `sender_key` dedupes per (run, topic): a second post with the same key changes nothing.
+    """
+
+    tenant: Tenant
+    run: RunId
+    topic: str
+    sender_key: str
+    body: str
+    id: int = 0
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker process that has announced itself, and what it serves (agent name to build)."""
+
+    owner: Owner
+    pid: int
+    serves: Mapping[str, str]
+    started_at: int
+    seen_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs `runs` lists, newest first. Empty fields match everything."""
+
+    statuses: tuple[Status, ...] = ()
+    agent: str = ""
+    reason: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    limit: int = 100
+
+
+class Transaction(Protocol):
+    """A transaction of the user's own on the run's database, that an append can join."""
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
+        """Run one statement inside the transaction and return its rows.
+
+        Raises what the driver raises: it is the user's SQL.
+        """
+        ...
+
+    async def append(self, append: Append, *, now: int | None = None) -> Head:
+        """Join the append to the transaction and commit both. Raises as `Log.append`; then neither is stored."""
+        ...
+
+
+class Log(Protocol):
+    """The log of a run: appended to by its owner alone, read by anyone."""
+
+    async def append(self, append: Append, *, now: int | None = None) -> Head:
+        """Store one append; returns where the log ends after it.
+
+        Raises LeaseLost when epoch, token or expected seq do not match (nothing is written), StoreBusy, StoreFull or
+        StoreUnavailable (nothing is written, try again), CommitUnknown (claim `again` and read the tail).
+        """
+        ...
+
+    async def window(self, tenant: Tenant, run: RunId) -> list[Entry]:
+        """The entries that replay needs, in order, with their payloads: the prologue and the current turn.
+
+        For a run without turns that is the whole log. Read after a claim has committed, never in the same statement.
+        """
+        ...
+
+    async def entries(self, tenant: Tenant, run: RunId, *, after: int = -1, limit: int = 1000) -> list[Entry]:
+        """Up to `limit` entries with seq > `after`, in order, with their payloads. Only committed entries are seen."""
+        ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction for a `transactional` tool. Rolled back unless an append was joined to it.
+
+        Its SQL may read the store's tables, but not write them, nor end the transaction. Another write to the store
+        from inside is Refused: it would wait for itself. Raises StoreBusy when the lock cannot be had.
+        SQLite: holds the one write lock of the database while it is open, so all other writers wait.
+        """
+        ...
+
+
+class Work(Protocol):
+    """The queue, leases and workers."""
+
+    async def start(self, run: NewRun, *, now: int | None = None) -> RunRow:
+        """Create the run (`ready`, with its `started` entry at seq 0), or return the row that has the id already.
+
+        Idempotent: the caller compares agent and input digest of what it gets back.
+        """
+        ...
+
+    async def claim(self, claim: Claim, *, now: int | None = None) -> list[Claimed]:
+        """Take up to `limit` runs, highest priority first, then longest due.
+
+        Each gets epoch + 1, a new random token, the status `running`, a lease, and an entry `claimed`.
+
+        Eligible: not paused, deadline not passed, agent served, queue and tenant asked for, no divergence recorded for
+        the build that this worker serves, and one of: `ready`; `waiting` and (wake_at has come or an unread inbox row
+        exists); `blocked` and an unread inbox row exists; `blocked` with reason *diverged* (the divergence condition
+        makes it a build that has not tried); `running` with an expired lease and in `watched` (counts one lapse).
+        """
+        ...
+
+    async def again(
+        self, authority: Authority, *, owner: Owner, lease_ms: int, now: int | None = None
+    ) -> Claimed | None:
+        """Claim a run again from ourselves after an unknown commit.
+
+        Epoch + 1, a new token, an entry `claimed` (why *again*).
+        None when epoch and token are not ours any more. Orders itself before or after the lost append.
+        """
+        ...
+
+    async def seize(
+        self, tenant: Tenant, run: RunId, *, owner: Owner, lease_ms: int, now: int | None = None
+    ) -> Claimed | None:
+        """A control claim, whatever the status and the lease: epoch + 1, new token, entry `claimed` (why *control*).
+
+        The status stays as it is. A run that was `running` keeps a lease of `lease_ms`, so that it is taken over if the
+        controller dies before its append. None for an unknown run.
+        """
+        ...
+
+    def renew(self, owner: Owner, held: Sequence[Authority], lease_ms: int, *, now: int | None = None) -> Renewed:
+        """Extend the leases of exactly these authorities, and the worker's own sign of life.
+
+        Blocks: for the renewal thread.
+        Raises StoreError when the store cannot say: that is not a lost lease.
+        """
+        ...
+
+    async def overdue(self, *, limit: int = 1000, now: int | None = None) -> list[Overdue]:
+        """Running runs whose renewal is overdue."""
+        ...
+
+    async def attention(self, *, limit: int = 100, now: int | None = None) -> list[Attention]:
+        """Runs that need a control claim.
+
+        A running run past its deadline is its owner's to end while its lease lives.
+        """
+        ...
+
+    async def next_wake(self, *, now: int | None = None) -> int | None:
+        """Milliseconds until the earliest timer of a waiting run (0 if one is due), None without any."""
+        ...
+
+    async def announce(self, worker: WorkerRow, *, now: int | None = None) -> None:
+        """Make known that a worker is alive and what it serves."""
+        ...
+
+    async def leave(self, owner: Owner) -> None:
+        """Take a worker's announcement back; its leases are released by its appends, not by this."""
+        ...
+
+    async def workers(self, *, within_ms: int, now: int | None = None) -> list[WorkerRow]:
+        """Workers that gave a sign of life within so many milliseconds."""
+        ...
+
+
+class Records(Protocol):
+    """What people and other processes read and write beside the log."""
+
+    async def now(self) -> int:
+        """Milliseconds by the database's clock."""
+        ...
+
+    async def key(self, tenant: Tenant) -> bytes:
+        """The tenant's digest key (32 bytes), made at first use. Callers may keep it."""
+        ...
+
+    async def run(self, tenant: Tenant, run: RunId) -> RunRow | None:
+        """One row, or None."""
+        ...
+
+    async def runs(self, tenant: Tenant, which: RunFilter) -> list[RunRow]:
+        """Rows that match, newest first."""
+        ...
+
+    async def operations(self, tenant: Tenant, run: RunId) -> list[OperationRow]:
+        """The operation records of a run, in the order of their first intent."""
+        ...
+
+    async def operation(self, tenant: Tenant, operation: OperationId) -> OperationRow | None:
+        """One operation record by its full id."""
+        ...
+
+    async def post(self, message: Message, *, now: int | None = None) -> bool:
+        """Add a row to a run's inbox; False if the sender's key is there already. Never touches the run's row.
+
+        Raises UnknownRun.
+        """
+        ...
+
+    async def unread(self, tenant: Tenant, run: RunId) -> list[Message]:
+        """All rows that no append has taken yet, in order of arrival."""
+        ...
+
+    async def divergences(self, tenant: Tenant, run: RunId) -> list[Divergence]:
+        """Which builds cannot continue this run, and why."""
+        ...
+
+    async def durability(self) -> list[str]:
+        """Settings of the database that may lose acknowledged commits; empty is good."""
+        ...
+
+
+class Store(Log, Work, Records, Protocol):
+    """All three, as one object with a life of its own."""
+
+    name: str
+
+    async def open(self) -> None:
+        """Connect, bring the schema up to date under a lock, check durability.
+
+        Raises StoreUnavailable, SchemaTooNew, UnsafeDurability.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let calls in flight end, then disconnect."""
+        ...
+
+
+Opener = Callable[[], Awaitable[Store]]

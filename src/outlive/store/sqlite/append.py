@@ -1,0 +1,115 @@
+"""One append: prepared in full (sealed, encoded, checked) before the transaction, then executed inside it."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from outlive.log.entry import seal
+from outlive.model.errors import LeaseLost, NotSerialisable, Refused
+from outlive.model.run import ENDED, Authority, Head
+from outlive.store.port import Append, Change
+from outlive.store.sqlite.connection import QUERIES
+from outlive.store.sqlite.rows import Parameters, check_text, entry_parameters, operation_parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """All parameters of an append."""
+
+    authority: Authority
+    head: Head
+    statement: str
+    update: Parameters
+    entries: list[tuple[object, ...]]
+    blobs: list[Parameters]
+    operations: list[Parameters]
+    messages: list[Parameters]
+    divergence: Parameters | None
+    forgive: bool
+
+
+def prepare(secret: bytes, append: Append) -> Prepared:
+    """Seal the drafts and encode everything.
+
+    Raises NotSerialisable for text that cannot be stored, Refused for a change that no append can make.
+    """
+    authority, run = append.authority, {"tenant": append.authority.tenant, "run": append.authority.run}
+    where = f"run {authority.run}"
+    try:
+        sealed = seal(secret, append.head, authority.epoch, append.drafts)
+    except UnicodeEncodeError as error:
+        raise NotSerialisable(what="an entry", where=where, why="it has half of a surrogate pair") from error
+    blobs = blob_parameters(append, sealed.blobs, [entry.blob for entry in sealed.entries])
+    update: Parameters = {
+        **run, "epoch": authority.epoch, "token": authority.token, "seq": append.head.seq, "next_seq": sealed.head.seq,
+        "head": sealed.head.digest, "progress": append.progress or append.forgive, "turn": append.turn,
+    }  # fmt: skip
+    if append.change is not None:
+        update |= _change(append.change, where)
+    operations = [{**operation_parameters(row), **run} for row in append.operations]
+    divergence: Parameters | None = None
+    if append.divergence is not None:
+        divergence = {**run, "code": append.divergence.code, "report": append.divergence.report}
+    for parameters in (update, *operations, divergence or {}):
+        check_text(parameters, where)
+    return Prepared(
+        authority=authority,
+        head=sealed.head,
+        statement="append" if append.change is None else "append_and_change",
+        update=update,
+        entries=[entry_parameters(authority.tenant, authority.run, entry) for entry in sealed.entries],
+        blobs=blobs,
+        operations=operations,
+        messages=[{**run, "id": number, "seq": append.head.seq} for number in append.taken],
+        divergence=divergence,
+        forgive=append.forgive,
+    )
+
+
+def blob_parameters(
+    append: Append, blobs: tuple[tuple[str, str], ...], addresses: list[str | None]
+) -> list[Parameters]:
+    """What `add_blob` takes, for each blob with the class and key of the draft that brought it."""
+    drafts = {address: draft for address, draft in zip(addresses, append.drafts, strict=True) if address is not None}
+    return [
+        {
+            "tenant": append.authority.tenant,
+            "address": bytes.fromhex(address),
+            "payload": payload,
+            "data_class": drafts[address].data_class,
+            "key_id": drafts[address].key_id,
+        }
+        for address, payload in blobs
+    ]
+
+
+def execute(database: sqlite3.Connection, prepared: Prepared, now: int) -> Head:
+    """Store it inside the open transaction. Raises LeaseLost when authority or head do not match."""
+    if database.execute(QUERIES[prepared.statement], {**prepared.update, "now": now}).rowcount != 1:
+        raise LeaseLost(run=prepared.authority.run, epoch=prepared.authority.epoch)
+    for blob in prepared.blobs:
+        database.execute(QUERIES["add_blob"], {**blob, "now": now})
+    for entry in prepared.entries:
+        database.execute(QUERIES["add_entry"], entry)
+    for operation in prepared.operations:
+        database.execute(QUERIES["put_operation"], operation)
+    for message in prepared.messages:
+        database.execute(QUERIES["take_message"], message)
+    if prepared.forgive:
+        database.execute(QUERIES["forgive"], {"tenant": prepared.authority.tenant, "run": prepared.authority.run})
+    if prepared.divergence is not None:
+        database.execute(QUERIES["put_divergence"], {**prepared.divergence, "now": now})
+    return prepared.head
+
+
+def _change(change: Change, where: str) -> Parameters:
+    if change.status == "running":
+        raise Refused(what=f"a change of {where} to running", why="only a claim makes a run running")
+    return {
+        "status": change.status,
+        "reason": change.reason,
+        "detail": change.detail,
+        "wake_at": change.wake_at,
+        "ended": change.status in ENDED,
+    }

@@ -1,0 +1,99 @@
+"""What the three parts of the store share: the threads, the clock, and the keys of tenants."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TypeVar
+
+from outlive.model.clock import Clock
+from outlive.model.errors import Refused, StoreUnavailable
+from outlive.model.ids import Tenant
+from outlive.store.sqlite.connection import QUERIES, Synchronous
+from outlive.store.sqlite.thread import Awaited, Connections, Work, Writer
+from outlive.store.sqlite.turnstile import Turnstile
+
+T = TypeVar("T")
+
+# In the context of whoever began a transaction of their own: on which store, and whether it is still open.
+_INSIDE: ContextVar[tuple[Base, Callable[[], bool]] | None] = ContextVar("inside", default=None)
+
+
+class Base:
+    """Reads go to the readers, writes to the one writer."""
+
+    def __init__(
+        self, path: Path, *, name: str, clock: Clock, unsafe_durability: bool, synchronous: Synchronous, wait: float
+    ) -> None:
+        self.name = name
+        self._path, self._clock, self._wait = path.absolute(), clock, wait
+        self._unsafe, self._synchronous = unsafe_durability, synchronous
+        self._threads: tuple[Writer, Connections] | None = None
+        self._keys: dict[Tenant, bytes] = {}
+
+    async def key(self, tenant: Tenant) -> bytes:
+        """See `Records.key`."""
+        if (known := self._keys.get(tenant)) is not None:
+            return known
+        key = await self._read(lambda database: _find_key(database, tenant))
+        if key is None:
+            fresh = bytes.fromhex(self._clock.token() + self._clock.token())
+
+            def add(database: sqlite3.Connection, now: int) -> bytes | None:
+                database.execute(QUERIES["add_key"], {"tenant": tenant, "key": fresh, "now": self._at(None, now)})
+                return _find_key(database, tenant)
+
+            key = await self._write(add)
+        if key is None:
+            raise StoreUnavailable(store=self.name, why=f"the key of tenant {tenant!r} has gone")
+        self._keys[tenant] = key
+        return key
+
+    def _at(self, given: int | None, clock: int) -> int:
+        """The time that a method goes by: given, else that of a manual clock, else the database's."""
+        if given is not None:
+            return given
+        manual = self._clock.now()
+        return clock if manual is None else manual
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        request = Awaited(lambda database, _: work(database))
+        self._connected()[1].put(request)
+        return await request.future
+
+    async def _write(self, work: Work[T], *, bare: bool = False) -> T:
+        self._refuse_inside()
+        request = Awaited(work, bare=bare)
+        self._connected()[0].put(request)
+        return await request.future
+
+    def _enter(self, is_open: Callable[[], bool]) -> None:
+        _INSIDE.set((self, is_open))
+
+    def _refuse_inside(self) -> None:
+        inside = _INSIDE.get()
+        if inside is not None and inside[0] is self and inside[1]():
+            raise Refused(
+                what="a write to the store inside its own transaction",
+                why="it would wait for the lock that the transaction holds; leave the transaction first",
+            )
+
+    def _connected(self) -> tuple[Writer, Connections]:
+        if self._threads is None:
+            raise StoreUnavailable(store=self.name, why="it is not open")
+        return self._threads
+
+    def _turnstile(self) -> Turnstile:
+        return Turnstile(self._path.resolve(), store=self.name, wait=self._wait)
+
+
+def clock(database: sqlite3.Connection) -> int:
+    """Milliseconds by the database's clock."""
+    return int(database.execute(QUERIES["clock"]).fetchone()[0])
+
+
+def _find_key(database: sqlite3.Connection, tenant: Tenant) -> bytes | None:
+    row = database.execute(QUERIES["find_key"], {"tenant": tenant}).fetchone()
+    return None if row is None else bytes(row[0])

@@ -1,0 +1,57 @@
+"""The log of a run: append, read, and transactions that an append can join."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from outlive.log.entry import Entry
+from outlive.model.ids import RunId, Tenant
+from outlive.model.run import Head
+from outlive.store.port import Append, Transaction
+from outlive.store.sqlite import rows
+from outlive.store.sqlite.append import execute, prepare
+from outlive.store.sqlite.base import Base
+from outlive.store.sqlite.connection import QUERIES, connect_writer
+from outlive.store.sqlite.transaction import OwnTransaction
+
+
+class SQLiteLog(Base):
+    """The port's `Log`; its contract is there."""
+
+    async def append(self, append: Append, *, now: int | None = None) -> Head:
+        secret = self._keys.get(append.authority.tenant) or await self.key(append.authority.tenant)
+        prepared = prepare(secret, append)
+        return await self._write(lambda database, clock: execute(database, prepared, self._at(now, clock)))
+
+    async def window(self, tenant: Tenant, run: RunId) -> list[Entry]:
+        parameters = {"tenant": tenant, "run": run}
+        return await self._read(
+            lambda database: [rows.entry(row) for row in database.execute(QUERIES["window"], parameters)]
+        )
+
+    async def entries(self, tenant: Tenant, run: RunId, *, after: int = -1, limit: int = 1000) -> list[Entry]:
+        parameters = {"tenant": tenant, "run": run, "after": after, "limit": limit}
+        return await self._read(
+            lambda database: [rows.entry(row) for row in database.execute(QUERIES["entries"], parameters)]
+        )
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        self._refuse_inside()
+        self._connected()
+        turnstile = self._turnstile()
+        own = OwnTransaction(
+            partial(connect_writer, self._path, turnstile, wait=self._wait, synchronous=self._synchronous),
+            turnstile,
+            key=self.key,
+            at=self._at,
+            store=self.name,
+        )
+        self._enter(own.is_open)
+        try:
+            await own.begin()
+            yield own
+        finally:
+            await own.end()

@@ -1,0 +1,403 @@
+-- Every statement about runs. Decisions (which status may follow, what is poison) are not made here: a statement
+-- compares and sets, reads a range, or tells what is due. `:now` is always given: one reading of the clock per commit.
+
+-- name: clock
+-- Milliseconds since 1970 by the database's clock.
+select cast(round((julianday('now') - 2440587.5) * 86400000.0) as integer);
+
+-- name: find_key
+-- The digest key of a tenant.
+select key from tenant where id = :tenant;
+
+-- name: add_key
+-- Keys never change: the first one stays.
+insert into tenant (id, key, created_at) values (:tenant, :key, :now) on conflict do nothing;
+
+-- name: add_run
+-- A second start of the same id changes nothing.
+insert into run (
+    tenant, id, agent, version, status, epoch, next_seq, head, created_at, updated_at, input_digest, origin, queue,
+    priority, ready_at, deadline_at, principal, purpose, identity, root, labels
+)
+values (
+    :tenant, :run, :agent, :version, 'ready', 0, :next_seq, :head, :now, :now, :input_digest, :run, :queue,
+    :priority, :now, :now + :deadline_ms, :principal, :purpose, :identity, :run, :labels
+)
+on conflict do nothing;
+
+-- name: find_run
+-- One row of a run.
+select * from run where tenant = :tenant and id = :run;
+
+-- name: find_runs
+-- Newest first; an empty parameter matches everything.
+select * from run
+where
+    tenant = :tenant
+    and (:statuses = '[]' or status in (select value from json_each(:statuses)))
+    and (:agent = '' or agent = :agent)
+    and (:reason = '' or reason = :reason)
+    and not exists (
+        select 1 from json_each(:labels) as wanted
+        where not exists (
+            select 1 from json_each(run.labels) as has where has.key = wanted.key and has.value = wanted.value
+        )
+    )
+order by created_at desc, rowid desc
+limit :limit;
+
+-- name: add_entry
+-- The primary key refuses a second entry at the same place.
+insert into entry (
+    tenant, run_id, seq, epoch, kind, version, at, scope, key, body, payload, blob, data_class, key_id, digest
+)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: add_blob
+-- The same content under the same key is stored once.
+insert into blob (tenant, address, payload, data_class, key_id, created_at)
+values (:tenant, :address, :payload, :data_class, :key_id, :now)
+on conflict do nothing;
+
+-- name: append
+-- Authority (epoch and token) and the end of the log, compared for equality. No row changed means: the lease is lost.
+-- It sets no column that an index has, which would be written again for every entry.
+update run
+set
+    next_seq = :next_seq,
+    head = :head,
+    updated_at = :now,
+    lapses = case when :progress then 0 else lapses end,
+    prologue_seq = case when :turn then coalesce(prologue_seq, :seq) else prologue_seq end,
+    window_seq = case when :turn then :seq else window_seq end
+where tenant = :tenant and id = :run and epoch = :epoch and token = :token and next_seq = :seq;
+
+-- name: append_and_change
+-- The same comparison; the status changes and the authority ends. The reason why a run ended is not written over.
+update run
+set
+    next_seq = :next_seq,
+    head = :head,
+    updated_at = :now,
+    lapses = case when :progress then 0 else lapses end,
+    prologue_seq = case when :turn then coalesce(prologue_seq, :seq) else prologue_seq end,
+    window_seq = case when :turn then :seq else window_seq end,
+    status = :status,
+    reason = case when ended_at is null then :reason else reason end,
+    detail = case when ended_at is null then :detail else detail end,
+    wake_at = case when :status = 'waiting' then :wake_at end,
+    ready_at = case when :status = 'ready' then :now end,
+    ended_at = case when :ended then coalesce(ended_at, :now) end,
+    token = null,
+    owner = null,
+    lease_ms = null,
+    renewed_at = null,
+    expires_at = null
+where tenant = :tenant and id = :run and epoch = :epoch and token = :token and next_seq = :seq;
+
+-- name: take_message
+-- The row stays, so that a second message with the sender's key is known.
+update inbox set taken_seq = :seq
+where id = :id and tenant = :tenant and run_id = :run and taken_seq is null;
+
+-- name: put_operation
+-- The record of an operation follows the entry of the same commit.
+insert into operation (
+    tenant, run_id, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at, updated_at,
+    not_before, outcome, error, how, notes, duplicates
+)
+values (
+    :tenant, :run, :id, :call, :tool, :effect, :key, :digest, :arguments, :status, :attempt, :epoch, :first_sent_at,
+    :updated_at, :not_before, :outcome, :error, :how, :notes, :duplicates
+)
+on conflict (tenant, id) do update set
+    call = excluded.call,
+    tool = excluded.tool,
+    effect = excluded.effect,
+    key = excluded.key,
+    digest = excluded.digest,
+    arguments = excluded.arguments,
+    status = excluded.status,
+    attempt = excluded.attempt,
+    epoch = excluded.epoch,
+    first_sent_at = excluded.first_sent_at,
+    updated_at = excluded.updated_at,
+    not_before = excluded.not_before,
+    outcome = excluded.outcome,
+    error = excluded.error,
+    how = excluded.how,
+    notes = excluded.notes,
+    duplicates = excluded.duplicates
+where operation.run_id = excluded.run_id;
+
+-- name: find_operation
+-- One operation by its full id.
+select * from operation where tenant = :tenant and id = :operation;
+
+-- name: find_operations
+-- The operations of a run, in the order of their first intent.
+select * from operation where tenant = :tenant and run_id = :run order by position;
+
+-- name: put_divergence
+-- The last report of a build counts.
+insert into divergence (tenant, run_id, code, report, at) values (:tenant, :run, :code, :report, :now)
+on conflict (tenant, run_id, code) do update set report = excluded.report, at = excluded.at;
+
+-- name: forgive
+-- A person asked to try again: no build is known to fail, no lapse is counted.
+delete from divergence where tenant = :tenant and run_id = :run;
+
+-- name: find_divergences
+-- Which builds cannot continue a run.
+select code, report from divergence where tenant = :tenant and run_id = :run order by at, code;
+
+-- name: window
+-- What replay needs: the prologue, then the current turn. Its cost does not grow with the turns between them.
+select
+    entry.seq, entry.epoch, entry.kind, entry.version, entry.at, entry.scope, entry.key, entry.body,
+    coalesce(entry.payload, blob.payload), lower(hex(entry.blob)), entry.data_class, entry.key_id, entry.digest
+from run
+cross join entry on entry.tenant = run.tenant and entry.run_id = run.id
+    and entry.seq < coalesce(run.prologue_seq, run.next_seq)
+left join blob on blob.tenant = entry.tenant and blob.address = entry.blob
+where run.tenant = :tenant and run.id = :run
+union all
+select
+    entry.seq, entry.epoch, entry.kind, entry.version, entry.at, entry.scope, entry.key, entry.body,
+    coalesce(entry.payload, blob.payload), lower(hex(entry.blob)), entry.data_class, entry.key_id, entry.digest
+from run
+cross join entry on entry.tenant = run.tenant and entry.run_id = run.id
+    and entry.seq >= run.window_seq
+left join blob on blob.tenant = entry.tenant and blob.address = entry.blob
+where run.tenant = :tenant and run.id = :run
+order by 1;
+
+-- name: entries
+-- A stretch of a log, with payloads.
+select
+    entry.seq, entry.epoch, entry.kind, entry.version, entry.at, entry.scope, entry.key, entry.body,
+    coalesce(entry.payload, blob.payload), lower(hex(entry.blob)), entry.data_class, entry.key_id, entry.digest
+from entry
+left join blob on blob.tenant = entry.tenant and blob.address = entry.blob
+where entry.tenant = :tenant and entry.run_id = :run and entry.seq > :after
+order by entry.seq
+limit :limit;
+
+-- name: claimable_ready
+-- Ready runs of one queue and agent, in the order in which they are due.
+select *, ready_at as due from run
+where
+    status = 'ready' and paused_at is null and queue = :queue and agent = :agent
+    and (deadline_at is null or deadline_at > :now)
+    and (:tenants is null or tenant in (select value from json_each(:tenants)))
+    and not exists (
+        select 1 from divergence
+        where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = :code
+    )
+order by priority desc, ready_at
+limit :limit;
+
+-- name: claimable_by_timer
+-- Waiting runs of one agent whose time has come.
+select *, wake_at as due from run
+where
+    status = 'waiting' and paused_at is null and agent = :agent and wake_at <= :now
+    and queue in (select value from json_each(:queues))
+    and (deadline_at is null or deadline_at > :now)
+    and (:tenants is null or tenant in (select value from json_each(:tenants)))
+    and not exists (
+        select 1 from divergence
+        where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = :code
+    )
+order by priority desc, wake_at
+limit :limit;
+
+-- name: claimable_by_message
+-- Waiting and blocked runs with an unread row. It starts from the unread rows: a wake-up is a condition, so that it
+-- cannot be lost between a sender and a run that goes to sleep.
+select run.*, unread.due
+from (select tenant, run_id, min(at) as due from inbox where taken_seq is null group by tenant, run_id) as unread
+cross join run on run.tenant = unread.tenant and run.id = unread.run_id
+cross join json_each(:serves) as served on served.key = run.agent
+where
+    run.status in ('waiting', 'blocked') and run.paused_at is null
+    and run.queue in (select value from json_each(:queues))
+    and (run.deadline_at is null or run.deadline_at > :now)
+    and (:tenants is null or run.tenant in (select value from json_each(:tenants)))
+    and not exists (
+        select 1 from divergence
+        where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = served.value
+    )
+order by run.priority desc, unread.due
+limit :limit;
+
+-- name: claimable_by_build
+-- Runs of one agent that other builds could not continue and this one has not tried.
+select *, updated_at as due from run
+where
+    status = 'blocked' and reason = 'diverged' and paused_at is null and agent = :agent
+    and queue in (select value from json_each(:queues))
+    and (deadline_at is null or deadline_at > :now)
+    and (:tenants is null or tenant in (select value from json_each(:tenants)))
+    and not exists (
+        select 1 from divergence
+        where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = :code
+    )
+order by priority desc, updated_at
+limit :limit;
+
+-- name: claimable_by_lapse
+-- Running runs that this worker has watched and whose lease has expired.
+select run.*, run.expires_at as due
+from json_each(:watched) as watched
+cross join run on run.tenant = json_extract(watched.value, '$[0]') and run.id = json_extract(watched.value, '$[1]')
+cross join json_each(:serves) as served on served.key = run.agent
+where
+    run.epoch = json_extract(watched.value, '$[2]')
+    and run.status = 'running' and run.expires_at <= :now and run.paused_at is null
+    and run.queue in (select value from json_each(:queues))
+    and (run.deadline_at is null or run.deadline_at > :now)
+    and (:tenants is null or run.tenant in (select value from json_each(:tenants)))
+    and not exists (
+        select 1 from divergence
+        where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = served.value
+    )
+order by run.priority desc, run.expires_at
+limit :limit;
+
+-- name: claim
+-- Epoch and next_seq show that nobody was faster; a lease may have been renewed since it was read.
+update run
+set
+    status = 'running',
+    epoch = epoch + 1,
+    token = :token,
+    owner = :owner,
+    lease_ms = :lease_ms,
+    renewed_at = :now,
+    expires_at = :now + :lease_ms,
+    next_seq = :next_seq,
+    head = :head,
+    updated_at = :now,
+    wake_at = null,
+    ready_at = null,
+    reason = '',
+    detail = '',
+    lapses = lapses + :lapse
+where
+    tenant = :tenant and id = :run and epoch = :epoch and next_seq = :seq and status = :status and paused_at is null
+    and (status <> 'running' or expires_at <= :now);
+
+-- name: control
+-- A claim that leaves the status as it is; only a running run has a lease.
+update run
+set
+    epoch = epoch + 1,
+    token = :token,
+    owner = case status when 'running' then :owner end,
+    lease_ms = case status when 'running' then :lease_ms end,
+    renewed_at = case status when 'running' then :now end,
+    expires_at = case status when 'running' then :now + :lease_ms end,
+    next_seq = :next_seq,
+    head = :head,
+    updated_at = :now
+where tenant = :tenant and id = :run and epoch = :epoch and next_seq = :seq;
+
+-- name: find_authority
+-- The row, if epoch and token are still the caller's.
+select * from run where tenant = :tenant and id = :run and epoch = :epoch and token = :token;
+
+-- name: renew
+-- One authority. A run that does not run has no lease to extend, but it may still be ours.
+update run
+set
+    renewed_at = case status when 'running' then :now end,
+    expires_at = case status when 'running' then :now + :lease_ms end,
+    lease_ms = case status when 'running' then :lease_ms end
+where tenant = :tenant and id = :run and epoch = :epoch and token = :token;
+
+-- name: has_unread
+-- Whether something waits in a run's inbox.
+select exists (select 1 from inbox where tenant = :tenant and run_id = :run and taken_seq is null);
+
+-- name: see_worker
+-- The sign of life that comes with a renewal.
+update worker set seen_at = :now where owner = :owner;
+
+-- name: put_worker
+-- An announcement, or a new one of the same worker.
+insert into worker (owner, pid, serves, started_at, seen_at) values (:owner, :pid, :serves, :started_at, :now)
+on conflict (owner) do update set pid = excluded.pid, serves = excluded.serves, seen_at = excluded.seen_at;
+
+-- name: drop_worker
+-- A worker that leaves in good order.
+delete from worker where owner = :owner;
+
+-- name: drop_silent_workers
+-- Workers that were killed never leave: their rows go a day after the last sign of life.
+delete from worker where seen_at < :now - 86400000;
+
+-- name: find_workers
+-- Who gave a sign of life since.
+select * from worker where seen_at >= :since order by started_at, owner;
+
+-- name: overdue
+-- Running runs that were not renewed for a third of their lease.
+select tenant, id, epoch, renewed_at, lease_ms from run
+where status = 'running' and renewed_at + lease_ms / 3 <= :now
+order by expires_at
+limit :limit;
+
+-- name: past_deadline
+-- Runs that have not ended in time and have no owner who could end them.
+select tenant, id from run
+where deadline_at <= :now and ended_at is null and (status <> 'running' or expires_at <= :now)
+order by deadline_at
+limit :limit;
+
+-- name: late
+-- Ended runs that were sent something since.
+select run.tenant, run.id
+from (select distinct tenant, run_id from inbox where taken_seq is null) as unread
+cross join run on run.tenant = unread.tenant and run.id = unread.run_id
+where run.ended_at is not null
+limit :limit;
+
+-- name: next_wake
+-- The earliest timer. It goes from agent to agent along the index: one step for each agent, not for each run.
+with recursive sleeping (agent) as (
+    select min(agent) from run where status = 'waiting' and paused_at is null and wake_at is not null
+    union all
+    select (
+        select min(run.agent) from run
+        where
+            run.agent > sleeping.agent and run.status = 'waiting' and run.paused_at is null
+            and run.wake_at is not null
+    )
+    from sleeping
+    where sleeping.agent is not null
+)
+select min((
+    select min(run.wake_at) from run
+    where
+        run.agent = sleeping.agent and run.status = 'waiting' and run.paused_at is null
+        and run.wake_at is not null
+))
+from sleeping;
+
+-- name: add_message
+-- No row is added for a run that does not exist, or for a key that the sender has used. The run's row is not touched.
+insert into inbox (tenant, run_id, topic, sender_key, body, at)
+select :tenant, :run, :topic, :sender_key, :body, :now
+where exists (select 1 from run where tenant = :tenant and id = :run)
+on conflict do nothing;
+
+-- name: run_exists
+-- Tells an unknown run from a known message.
+select exists (select 1 from run where tenant = :tenant and id = :run);
+
+-- name: unread
+-- All rows that no append has taken, in order of arrival.
+select topic, sender_key, body, id, at from inbox
+where tenant = :tenant and run_id = :run and taken_seq is null
+order by id;

@@ -1,0 +1,97 @@
+"""What people and other processes read and write beside the log."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from outlive.model.errors import UnknownRun
+from outlive.model.ids import OperationId, RunId, Tenant
+from outlive.model.operation import OperationRow
+from outlive.model.run import RunRow
+from outlive.store.port import Divergence, Message, RunFilter
+from outlive.store.sqlite import rows
+from outlive.store.sqlite.base import Base, clock
+from outlive.store.sqlite.connection import QUERIES, unsafe_settings
+
+
+class SQLiteRecords(Base):
+    """The port's `Records`; its contract is there."""
+
+    async def now(self) -> int:
+        return await self._read(lambda database: self._at(None, clock(database)))
+
+    async def run(self, tenant: Tenant, run: RunId) -> RunRow | None:
+        return await self._read(lambda database: find_run(database, tenant, run))
+
+    async def runs(self, tenant: Tenant, which: RunFilter) -> list[RunRow]:
+        parameters = {
+            "tenant": tenant,
+            "statuses": rows.to_json(list(which.statuses)),
+            "agent": which.agent,
+            "reason": which.reason,
+            "labels": rows.to_json(which.labels),
+            "limit": which.limit,
+        }
+        return await self._read(
+            lambda database: [rows.run_row(row) for row in database.execute(QUERIES["find_runs"], parameters)]
+        )
+
+    async def operations(self, tenant: Tenant, run: RunId) -> list[OperationRow]:
+        parameters = {"tenant": tenant, "run": run}
+        return await self._read(
+            lambda database: [
+                rows.operation_row(row) for row in database.execute(QUERIES["find_operations"], parameters)
+            ]
+        )
+
+    async def operation(self, tenant: Tenant, operation: OperationId) -> OperationRow | None:
+        def find(database: sqlite3.Connection) -> OperationRow | None:
+            parameters = {"tenant": tenant, "operation": operation}
+            row = database.execute(QUERIES["find_operation"], parameters).fetchone()
+            return None if row is None else rows.operation_row(row)
+
+        return await self._read(find)
+
+    async def post(self, message: Message, *, now: int | None = None) -> bool:
+        parameters: rows.Parameters = {
+            "tenant": message.tenant,
+            "run": message.run,
+            "topic": message.topic,
+            "sender_key": message.sender_key,
+            "body": message.body,
+        }
+        rows.check_text(parameters, f"a message to run {message.run}")
+
+        def add(database: sqlite3.Connection, clock: int) -> bool:
+            if database.execute(QUERIES["add_message"], {**parameters, "now": self._at(now, clock)}).rowcount == 1:
+                return True
+            if not database.execute(QUERIES["run_exists"], {"tenant": message.tenant, "run": message.run}).fetchone()[
+                0
+            ]:
+                raise UnknownRun(run=message.run)
+            return False
+
+        return await self._write(add)
+
+    async def unread(self, tenant: Tenant, run: RunId) -> list[Message]:
+        parameters = {"tenant": tenant, "run": run}
+        return await self._read(
+            lambda database: [rows.message(tenant, run, row) for row in database.execute(QUERIES["unread"], parameters)]
+        )
+
+    async def divergences(self, tenant: Tenant, run: RunId) -> list[Divergence]:
+        parameters = {"tenant": tenant, "run": run}
+        return await self._read(
+            lambda database: [
+                Divergence(code, report) for code, report in database.execute(QUERIES["find_divergences"], parameters)
+            ]
+        )
+
+    async def durability(self) -> list[str]:
+        return await self._write(lambda database, _: unsafe_settings(database, self._path), bare=True)
+
+
+def find_run(database: sqlite3.Connection, tenant: Tenant, run: RunId) -> RunRow | None:
+    """The row of a run, or None."""
+    row = database.execute(QUERIES["find_run"], {"tenant": tenant, "run": run}).fetchone()
+    return None if row is None else rows.run_row(row)

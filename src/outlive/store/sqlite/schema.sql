@@ -1,0 +1,229 @@
+-- All migrations applied, as SQLite keeps it; a test compares. For reading alone: nothing executes this file.
+
+CREATE TABLE blob (
+    tenant text not null,
+    address blob not null,
+    payload text not null,
+    data_class text not null default '',
+    key_id text not null default '',
+    created_at integer not null,
+    primary key (tenant, address)
+) strict;
+
+CREATE TABLE divergence (
+    tenant text not null,
+    run_id text not null,
+    code text not null,
+    report text not null,
+    at integer not null,
+    primary key (tenant, run_id, code)
+) strict, without rowid;
+
+CREATE TABLE entry (
+    tenant text not null,
+    run_id text not null,
+    seq integer not null,
+    epoch integer not null,
+    kind text not null,
+    version integer not null,
+    at integer not null,
+    scope text not null,
+    key text not null,
+    body text not null,
+    payload text,
+    blob blob,
+    data_class text not null default '',
+    key_id text not null default '',
+    digest blob not null,
+    primary key (tenant, run_id, seq)
+) strict, without rowid;
+
+CREATE TABLE inbox (
+    id integer primary key,
+    tenant text not null,
+    run_id text not null,
+    topic text not null,
+    sender_key text not null,
+    body text not null,
+    at integer not null,
+    taken_seq integer,
+    data_class text not null default '',
+    key_id text not null default '',
+    unique (tenant, run_id, topic, sender_key)
+) strict;
+
+CREATE TABLE migration (
+    number integer primary key,
+    name text not null,
+    sha256 text not null,
+    applied_at integer not null
+) strict;
+
+CREATE TABLE operation (
+    position integer primary key,
+    tenant text not null,
+    run_id text not null,
+    id text not null,
+    call text not null,
+    tool text not null,
+    effect text not null,
+    key text not null,
+    digest text not null,
+    arguments text not null,
+    status text not null,
+    attempt integer not null,
+    epoch integer not null,
+    first_sent_at integer not null,
+    updated_at integer not null,
+    not_before integer not null default 0,
+    outcome text,
+    error text not null default '',
+    how text not null default '',
+    notes text not null default '{}',
+    duplicates integer not null default 0,
+    data_class text not null default '',
+    key_id text not null default '',
+    unique (tenant, id)
+) strict;
+
+CREATE TABLE run (
+    tenant text not null,
+    id text not null,
+    agent text not null,
+    version text not null,
+    status text not null,
+    epoch integer not null,
+    token text,
+    next_seq integer not null,
+    head blob not null,
+    created_at integer not null,
+    updated_at integer not null,
+    input_digest text not null,
+    origin text not null,
+    queue text not null,
+    priority integer not null,
+    owner text,
+    lease_ms integer,
+    renewed_at integer,
+    expires_at integer,
+    ready_at integer,
+    wake_at integer,
+    deadline_at integer,
+    paused_at integer,
+    ended_at integer,
+    reason text not null default '',
+    detail text not null default '',
+    lapses integer not null default 0,
+    prologue_seq integer,
+    window_seq integer,
+    principal text not null default '',
+    purpose text not null default '',
+    grants text not null default '',
+    identity text,
+    root text,
+    parent text,
+    rolls_back text,
+    phase text not null default '',
+    pin text,
+    traceparent text not null default '',
+    labels text not null default '{}',
+    primary key (tenant, id)
+) strict;
+
+CREATE TABLE tenant (
+    id text primary key,
+    key blob not null,
+    created_at integer not null
+) strict, without rowid;
+
+CREATE TABLE worker (
+    owner text primary key,
+    pid integer not null,
+    serves text not null,
+    started_at integer not null,
+    seen_at integer not null
+) strict, without rowid;
+
+CREATE INDEX inbox_unread on inbox (tenant, run_id, id) where taken_seq is null;
+
+CREATE INDEX operation_in_doubt on operation (tenant, updated_at) where status in ('pending', 'unknown');
+
+CREATE INDEX operation_of_run on operation (tenant, run_id, position);
+
+CREATE INDEX run_created on run (tenant, created_at);
+
+CREATE INDEX run_deadline on run (deadline_at) where deadline_at is not null and ended_at is null;
+
+CREATE INDEX run_diverged on run (agent, updated_at)
+where status = 'blocked' and reason = 'diverged' and paused_at is null;
+
+CREATE INDEX run_identity on run (tenant, identity) where identity is not null;
+
+CREATE INDEX run_parent on run (tenant, parent) where parent is not null;
+
+CREATE INDEX run_ready on run (queue, agent, priority desc, ready_at) where status = 'ready' and paused_at is null;
+
+CREATE INDEX run_running on run (tenant, id) where status = 'running';
+
+CREATE INDEX run_timer on run (agent, wake_at)
+where status = 'waiting' and paused_at is null and wake_at is not null;
+
+CREATE VIEW what_has_it_done as
+select
+    operation.tenant,
+    operation.run_id as run,
+    operation.id as operation,
+    operation.tool,
+    operation.effect,
+    operation.arguments,
+    operation.status,
+    operation.attempt,
+    operation.outcome,
+    operation.error,
+    operation.how,
+    operation.key as idempotency_key,
+    strftime('%Y-%m-%dT%H:%M:%SZ', operation.first_sent_at / 1000, 'unixepoch') as first_sent,
+    strftime('%Y-%m-%dT%H:%M:%SZ', operation.updated_at / 1000, 'unixepoch') as updated
+from operation;
+
+CREATE VIEW what_is_it_waiting_for as
+select
+    run.tenant,
+    run.id as run,
+    run.agent,
+    run.status,
+    case
+        when run.paused_at is not null then 'an operator, who paused it'
+        when run.status = 'ready' then 'a worker that serves ' || run.agent
+        when run.status = 'running' then 'its owner, or a takeover when the lease has ended'
+        when run.status = 'blocked' then 'a person: ' || run.reason
+        when run.reason <> '' then run.reason
+        when run.wake_at is not null then 'a timer'
+        else 'a message'
+    end as waits_for,
+    run.detail,
+    strftime('%Y-%m-%dT%H:%M:%SZ', coalesce(run.paused_at, run.updated_at) / 1000, 'unixepoch') as since,
+    strftime('%Y-%m-%dT%H:%M:%SZ', coalesce(run.wake_at, run.expires_at) / 1000, 'unixepoch') as until,
+    strftime('%Y-%m-%dT%H:%M:%SZ', run.deadline_at / 1000, 'unixepoch') as deadline,
+    (
+        select count(*) from inbox
+        where inbox.tenant = run.tenant and inbox.run_id = run.id and inbox.taken_seq is null
+    ) as unread
+from run
+where run.ended_at is null;
+
+CREATE VIEW who_owns_it as
+select
+    run.tenant,
+    run.id as run,
+    run.agent,
+    run.version,
+    run.status,
+    run.owner,
+    worker.pid,
+    run.epoch,
+    strftime('%Y-%m-%dT%H:%M:%SZ', run.renewed_at / 1000, 'unixepoch') as renewed,
+    strftime('%Y-%m-%dT%H:%M:%SZ', run.expires_at / 1000, 'unixepoch') as lease_ends
+from run
+left join worker on worker.owner = run.owner
+where run.ended_at is null;

@@ -1,0 +1,115 @@
+"""The store as one object: opens the file, migrates it, checks its durability, and closes it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from functools import partial
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from outlive.model.clock import Clock
+from outlive.model.errors import SettingInvalid, StoreUnavailable, UnsafeDurability
+from outlive.store.sqlite.connection import (
+    OLDEST,
+    Synchronous,
+    connect_reader,
+    connect_writer,
+    unsafe_settings,
+)
+from outlive.store.sqlite.log import SQLiteLog
+from outlive.store.sqlite.migrate import migrate, migrations
+from outlive.store.sqlite.records import SQLiteRecords
+from outlive.store.sqlite.thread import Awaited, Connections, Writer
+from outlive.store.sqlite.turnstile import Turnstile
+from outlive.store.sqlite.work import SQLiteWork
+
+
+class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords):
+    """A file on a local disk, shared by any number of processes of the machine; see the port for its contract.
+
+    `wait` is how many seconds a write waits for other processes before StoreBusy. With `synchronous="off"`, which needs
+    `unsafe_durability`, commits are fast and may be lost with the machine: for tests.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        name: str,
+        clock: Clock,
+        unsafe_durability: bool = False,
+        synchronous: Synchronous = "full",
+        wait: float = 10.0,
+    ) -> None:
+        if str(path) in ("", ":memory:") or str(path).startswith("file:"):
+            raise StoreUnavailable(
+                store=name, why="a database in memory is gone with the process, and cannot be shared; name a file"
+            )
+        super().__init__(
+            Path(path), name=name, clock=clock, unsafe_durability=unsafe_durability, synchronous=synchronous, wait=wait
+        )
+
+    async def open(self) -> None:
+        """See the port. A directory that is missing is not made."""
+        if sqlite3.sqlite_version_info < OLDEST:
+            raise StoreUnavailable(store=self.name, why=f"SQLite {sqlite3.sqlite_version} is older than 3.37")
+        if self._threads is not None:
+            return
+        turnstile = self._turnstile()
+        write = partial(
+            connect_writer, self._path, turnstile, wait=self._wait, synchronous=self._synchronous, create=True
+        )
+        writer = Writer(write, turnstile, store=self.name)
+        readers = Connections(partial(connect_reader, self._path, wait=self._wait), store=self.name)
+        self._threads = writer, readers
+        try:
+            prepare = Awaited(lambda database, _: self._set_up(database, turnstile), bare=True)
+            writer.put(prepare)
+            await prepare.future
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """See the port. A store that is not open stays so."""
+        if self._threads is None:
+            return
+        threads, self._threads = self._threads, None
+        for lane in threads:
+            lane.close()
+        for lane in threads:
+            await asyncio.to_thread(lane.join)
+
+    def _set_up(self, database: sqlite3.Connection, turnstile: Turnstile) -> None:
+        found = unsafe_settings(database, self._path)
+        if found and not self._unsafe:
+            raise UnsafeDurability(store=self.name, setting=", ".join(found))
+        migrate(database, turnstile, migrations(), store=self.name)
+
+
+async def open_sqlite(url: str, *, clock: Clock, unsafe_durability: bool = False) -> SQLiteStore:
+    """Open `sqlite:///relative.db` or `sqlite:////absolute.db`; `?synchronous=off` as in SQLiteStore.
+
+    Raises SettingInvalid for another URL, and what `open` raises.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "sqlite" or parts.netloc or not parts.path.startswith("/"):
+        raise SettingInvalid(
+            name="store", value=url, source="its URL", why="say sqlite:///relative.db or sqlite:////absolute.db"
+        )
+    options = parse_qs(parts.query, strict_parsing=bool(parts.query))
+    synchronous = options.pop("synchronous", ["full"])[-1]
+    if options or synchronous not in ("full", "off"):
+        raise SettingInvalid(
+            name="store", value=url, source="its URL", why="the only option is synchronous=full or off"
+        )
+    store = SQLiteStore(
+        unquote(parts.path[1:]),
+        name=url,
+        clock=clock,
+        unsafe_durability=unsafe_durability,
+        synchronous="full" if synchronous == "full" else "off",
+    )
+    await store.open()
+    return store

@@ -1,0 +1,351 @@
+"""The queue, leases and workers. A claim reads what it could have and prepares it; inside the transaction it only
+compares and sets, and leaves out what somebody else was faster to take.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from outlive.log.entry import Draft, Sealed, seal
+from outlive.log.kinds import ClaimedBy, Started, draft
+from outlive.model.errors import StoreUnavailable
+from outlive.model.ids import Owner, RunId, Tenant
+from outlive.model.run import Authority, Head, NewRun, RunRow
+from outlive.store.port import (
+    Append,
+    Attention,
+    Claim,
+    Claimed,
+    ClaimWhy,
+    Overdue,
+    Renewed,
+    WorkerRow,
+)
+from outlive.store.sqlite import rows
+from outlive.store.sqlite.append import blob_parameters
+from outlive.store.sqlite.base import Base, clock
+from outlive.store.sqlite.connection import QUERIES, SETUP
+from outlive.store.sqlite.records import find_run
+from outlive.store.sqlite.thread import Blocking
+
+NOBODY = Head(0, b"")
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    row: RunRow
+    why: ClaimWhy
+    due: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Taking:
+    """A claim of one run, ready to be executed."""
+
+    candidate: _Candidate
+    token: str
+    sealed: Sealed
+
+
+class SQLiteWork(Base):
+    """The port's `Work`; its contract is there."""
+
+    async def start(self, run: NewRun, *, now: int | None = None) -> RunRow:
+        existing, at = await self._read(
+            lambda database: (find_run(database, run.tenant, run.id), self._at(now, clock(database)))
+        )
+        if existing is not None:
+            return existing
+        started = _started(run, at)
+        secret = await self.key(run.tenant)
+        first = Append(Authority(run.tenant, run.id, 0, ""), NOBODY, (started,))
+        sealed = seal(secret, NOBODY, 0, first.drafts)
+        blobs = blob_parameters(first, sealed.blobs, [entry.blob for entry in sealed.entries])
+        parameters = _run_parameters(run, sealed.head)
+        rows.check_text({**parameters, "input": run.input}, f"run {run.id}")
+
+        def add(database: sqlite3.Connection, clock: int) -> RunRow | None:
+            now_ = self._at(now, clock)
+            if database.execute(QUERIES["add_run"], {**parameters, "now": now_}).rowcount == 1:
+                for blob in blobs:
+                    database.execute(QUERIES["add_blob"], {**blob, "now": now_})
+                for entry in sealed.entries:
+                    database.execute(QUERIES["add_entry"], rows.entry_parameters(run.tenant, run.id, entry))
+            return find_run(database, run.tenant, run.id)
+
+        row = await self._write(add)
+        if row is None:
+            raise StoreUnavailable(store=self.name, why=f"run {run.id} has gone as it was started")
+        return row
+
+    async def claim(self, claim: Claim, *, now: int | None = None) -> list[Claimed]:
+        candidates, at = await self._read(lambda database: self._candidates(database, claim, now))
+        if not candidates:
+            return []
+        taking = [await self._sealed(candidate, claim, at) for candidate in candidates]
+
+        def take(database: sqlite3.Connection, clock: int) -> list[Claimed]:
+            now_ = self._at(now, clock)
+            return [_claimed(one, claim, now_) for one in taking if _take(database, one, claim, now_)]
+
+        return await self._write(take)
+
+    async def again(
+        self, authority: Authority, *, owner: Owner, lease_ms: int, now: int | None = None
+    ) -> Claimed | None:
+        return await self._control(authority.tenant, authority.run, owner, lease_ms, now, "again", authority)
+
+    async def seize(
+        self, tenant: Tenant, run: RunId, *, owner: Owner, lease_ms: int, now: int | None = None
+    ) -> Claimed | None:
+        return await self._control(tenant, run, owner, lease_ms, now, "control", None)
+
+    def renew(self, owner: Owner, held: Sequence[Authority], lease_ms: int, *, now: int | None = None) -> Renewed:
+        named = [
+            (one, {"tenant": one.tenant, "run": one.run, "epoch": one.epoch, "token": one.token, "lease_ms": lease_ms})
+            for one in sorted(held, key=lambda one: (one.tenant, one.run))
+        ]
+
+        def extend(database: sqlite3.Connection, clock: int) -> Renewed:
+            now_ = self._at(now, clock)
+            database.execute(QUERIES["see_worker"], {"owner": owner, "now": now_})
+            kept, unread = set[Authority](), set[tuple[Tenant, RunId]]()
+            for authority, parameters in named:
+                if database.execute(QUERIES["renew"], {**parameters, "now": now_}).rowcount == 1:
+                    kept.add(authority)
+                    if database.execute(QUERIES["has_unread"], parameters).fetchone()[0]:
+                        unread.add((authority.tenant, authority.run))
+            return Renewed(now_, frozenset(kept), frozenset(unread))
+
+        request = Blocking(extend)
+        self._connected()[0].put(request, urgent=True)
+        return request.result()
+
+    async def overdue(self, *, limit: int = 1000, now: int | None = None) -> list[Overdue]:
+        def find(database: sqlite3.Connection) -> list[Overdue]:
+            parameters = {"now": self._at(now, clock(database)), "limit": limit}
+            return [Overdue(*row) for row in database.execute(QUERIES["overdue"], parameters)]
+
+        return await self._read(find)
+
+    async def attention(self, *, limit: int = 100, now: int | None = None) -> list[Attention]:
+        def find(database: sqlite3.Connection) -> list[Attention]:
+            parameters = {"now": self._at(now, clock(database)), "limit": limit}
+            past = [
+                Attention(tenant, run, "deadline")
+                for tenant, run in database.execute(QUERIES["past_deadline"], parameters)
+            ]
+            late = [Attention(tenant, run, "late") for tenant, run in database.execute(QUERIES["late"], parameters)]
+            return [*past, *late][:limit]
+
+        return await self._read(find)
+
+    async def next_wake(self, *, now: int | None = None) -> int | None:
+        def find(database: sqlite3.Connection) -> int | None:
+            earliest = database.execute(QUERIES["next_wake"]).fetchone()[0]
+            return None if earliest is None else max(0, int(earliest) - self._at(now, clock(database)))
+
+        return await self._read(find)
+
+    async def announce(self, worker: WorkerRow, *, now: int | None = None) -> None:
+        parameters: rows.Parameters = {
+            "owner": worker.owner,
+            "pid": worker.pid,
+            "serves": rows.to_json(worker.serves),
+            "started_at": worker.started_at,
+        }
+
+        def put(database: sqlite3.Connection, clock: int) -> None:
+            now_ = self._at(now, clock)
+            database.execute(QUERIES["put_worker"], {**parameters, "now": now_})
+            database.execute(QUERIES["drop_silent_workers"], {"now": now_})
+
+        await self._write(put)
+
+    async def leave(self, owner: Owner) -> None:
+        def drop(database: sqlite3.Connection, _: int) -> None:
+            database.execute(QUERIES["drop_worker"], {"owner": owner})
+
+        await self._write(drop)
+
+    async def workers(self, *, within_ms: int, now: int | None = None) -> list[WorkerRow]:
+        def find(database: sqlite3.Connection) -> list[WorkerRow]:
+            since = self._at(now, clock(database)) - within_ms
+            return [rows.worker_row(row) for row in database.execute(QUERIES["find_workers"], {"since": since})]
+
+        return await self._read(find)
+
+    def _candidates(self, database: sqlite3.Connection, claim: Claim, now: int | None) -> tuple[list[_Candidate], int]:
+        at = self._at(now, clock(database))
+        database.execute(SETUP["begin_read"])
+        try:
+            return candidates(database, claim, at), at
+        finally:
+            database.execute(SETUP["commit"])
+
+    async def _sealed(self, candidate: _Candidate, claim: Claim, at: int) -> _Taking:
+        row = candidate.row
+        fact = ClaimedBy(owner=claim.owner, why=candidate.why, code=claim.serves[row.agent])
+        sealed = seal(await self.key(row.tenant), row.head, row.epoch + 1, [draft(fact, at=at)])
+        return _Taking(candidate, self._clock.token(), sealed)
+
+    async def _control(
+        self,
+        tenant: Tenant,
+        run: RunId,
+        owner: Owner,
+        lease_ms: int,
+        now: int | None,
+        why: ClaimWhy,
+        authority: Authority | None,
+    ) -> Claimed | None:
+        if await self._read(lambda database: find_run(database, tenant, run)) is None:
+            return None
+        secret, token = await self.key(tenant), self._clock.token()
+        fact = ClaimedBy(owner=owner, why=why)
+        blank = draft(fact, at=0)
+
+        # An owner that appends all the time would win each race between reading and setting, so this one claim reads
+        # and seals its single entry inside the transaction.
+        def take(database: sqlite3.Connection, clock: int) -> Claimed | None:
+            now_ = self._at(now, clock)
+            row = find_run(database, tenant, run) if authority is None else _held(database, authority)
+            if row is None:
+                return None
+            sealed = seal(secret, row.head, row.epoch + 1, [replace(blank, at=now_)])
+            parameters = {**_claim_parameters(row, sealed, token, owner, lease_ms), "now": now_}
+            if database.execute(QUERIES["control"], parameters).rowcount != 1:
+                return None
+            database.execute(QUERIES["add_entry"], rows.entry_parameters(tenant, run, sealed.entries[0]))
+            after = find_run(database, tenant, run)
+            return None if after is None else Claimed(Authority(tenant, run, after.epoch, token), after, why, now_)
+
+        return await self._write(take)
+
+
+def candidates(database: sqlite3.Connection, claim: Claim, now: int) -> list[_Candidate]:
+    """Runs that may be claimed, best first: the statements for each way to be claimable, merged."""
+    common: rows.Parameters = {
+        "now": now,
+        "limit": claim.limit,
+        "queues": rows.to_json(list(claim.queues)),
+        "tenants": None if claim.tenants is None else rows.to_json(list(claim.tenants)),
+        "serves": rows.to_json(claim.serves),
+        "watched": rows.to_json(sorted(claim.watched)),
+    }
+    found: list[sqlite3.Row] = []
+    for agent, code in claim.serves.items():
+        served = {**common, "agent": agent, "code": code}
+        for queue in claim.queues:
+            found += database.execute(QUERIES["claimable_ready"], {**served, "queue": queue})
+        found += database.execute(QUERIES["claimable_by_timer"], served)
+        found += database.execute(QUERIES["claimable_by_build"], served)
+    found += database.execute(QUERIES["claimable_by_message"], common)
+    if claim.watched:
+        found += database.execute(QUERIES["claimable_by_lapse"], common)
+    # A run may be claimable in two ways, for instance by its timer and by a message.
+    merged: dict[tuple[str, str], sqlite3.Row] = {}
+    for row in found:
+        known = merged.setdefault((row["tenant"], row["id"]), row)
+        if row["due"] < known["due"]:
+            merged[row["tenant"], row["id"]] = row
+    best = sorted(merged.values(), key=lambda row: (-row["priority"], row["due"]))[: claim.limit]
+    return [_Candidate(rows.run_row(row), _why(row), row["due"]) for row in best]
+
+
+def _why(row: sqlite3.Row) -> ClaimWhy:
+    if row["status"] == "running":
+        return "takeover"
+    return "start" if row["epoch"] == 0 else "resume"
+
+
+def _take(database: sqlite3.Connection, taking: _Taking, claim: Claim, now: int) -> bool:
+    row, sealed = taking.candidate.row, taking.sealed
+    parameters: rows.Parameters = {
+        **_claim_parameters(row, sealed, taking.token, claim.owner, claim.lease_ms),
+        "now": now,
+        "status": row.status,
+        "lapse": taking.candidate.why == "takeover",
+    }
+    if database.execute(QUERIES["claim"], parameters).rowcount != 1:
+        return False
+    database.execute(QUERIES["add_entry"], rows.entry_parameters(row.tenant, row.id, sealed.entries[0]))
+    return True
+
+
+def _claimed(taking: _Taking, claim: Claim, now: int) -> Claimed:
+    before = taking.candidate.row
+    row = replace(
+        before,
+        status="running",
+        epoch=before.epoch + 1,
+        head=taking.sealed.head,
+        owner=claim.owner,
+        lease_ms=claim.lease_ms,
+        expires_at=now + claim.lease_ms,
+        updated_at=now,
+        wake_at=None,
+        reason="",
+        detail="",
+        lapses=before.lapses + (taking.candidate.why == "takeover"),
+    )
+    return Claimed(Authority(row.tenant, row.id, row.epoch, taking.token), row, taking.candidate.why, now)
+
+
+def _claim_parameters(row: RunRow, sealed: Sealed, token: str, owner: Owner, lease_ms: int) -> rows.Parameters:
+    return {
+        "tenant": row.tenant,
+        "run": row.id,
+        "epoch": row.epoch,
+        "seq": row.head.seq,
+        "next_seq": sealed.head.seq,
+        "head": sealed.head.digest,
+        "token": token,
+        "owner": owner,
+        "lease_ms": lease_ms,
+    }
+
+
+def _held(database: sqlite3.Connection, authority: Authority) -> RunRow | None:
+    parameters = {
+        "tenant": authority.tenant,
+        "run": authority.run,
+        "epoch": authority.epoch,
+        "token": authority.token,
+    }
+    row = database.execute(QUERIES["find_authority"], parameters).fetchone()
+    return None if row is None else rows.run_row(row)
+
+
+def _started(run: NewRun, at: int) -> Draft:
+    fact = Started(
+        agent=run.agent,
+        version=run.version,
+        input_digest=run.input_digest,
+        principal=run.principal,
+        purpose=run.purpose,
+        identity=run.identity,
+        labels=run.labels,
+    )
+    return draft(fact, at=at, payload=run.input)
+
+
+def _run_parameters(run: NewRun, head: Head) -> rows.Parameters:
+    return {
+        "tenant": run.tenant,
+        "run": run.id,
+        "agent": run.agent,
+        "version": run.version,
+        "next_seq": head.seq,
+        "head": head.digest,
+        "input_digest": run.input_digest,
+        "queue": run.queue,
+        "priority": run.priority,
+        "deadline_ms": run.deadline_ms,
+        "principal": run.principal,
+        "purpose": run.purpose,
+        "identity": run.identity,
+        "labels": rows.to_json(run.labels),
+    }

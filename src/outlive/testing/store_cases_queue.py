@@ -1,0 +1,236 @@
+"""Cases of the store suite: which runs a claim takes, in which order, and that no wake-up is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from outlive.log.kinds import ClaimedBy, read
+from outlive.model.ids import DEFAULT_TENANT, Owner, RunId, Tenant
+from outlive.store.port import Append, Change, Claim, Claimed, Divergence
+from outlive.testing.store_scene import ANNA, BORIS, LEASE, Scene, event, held, new_run, together, wish
+
+
+async def a_claim_gives_authority_lease_and_entry(scene: Scene) -> None:
+    before = await scene.start()
+    scene.advance(seconds=1)
+    [claimed] = await scene.claims()
+    row = claimed.row
+    assert (claimed.why, claimed.now, claimed.authority.epoch) == ("start", scene.now, 1)
+    assert (row.status, row.owner, row.lease_ms) == ("running", ANNA, LEASE)
+    assert (row.expires_at, row.head.seq, row.lapses) == (scene.now + LEASE, before.head.seq + 1, 0)
+    assert row == await scene.row()
+    log = await scene.log()
+    assert read(log[-1]) == ClaimedBy(owner=ANNA, why="start", code="b1")
+    assert (log[-1].at, log[-1].epoch) == (scene.now, 1)
+    assert await scene.claims(BORIS) == []
+
+
+async def each_claim_has_a_token_of_its_own(scene: Scene) -> None:
+    tokens = set()
+    hold = await scene.hold()
+    for _ in range(3):
+        tokens.add(hold.authority.token)
+        await scene.become(hold, "ready")
+        [claimed] = await scene.claims()
+        assert claimed.why == "resume"
+        hold = held(claimed)
+    assert len(tokens) == 3
+    assert hold.authority.epoch == 4
+
+
+async def the_most_urgent_and_longest_due_come_first(scene: Scene) -> None:
+    urgency = {"late": 0, "early": 0, "urgent": 5, "lowest": -1}
+    for run, priority in urgency.items():
+        await scene.start(run, priority=priority)
+    holds = {claimed.row.id: held(claimed) for claimed in await scene.claims()}
+    assert list(holds) == ["urgent", "late", "early", "lowest"]
+    scene.advance(seconds=9)
+    for run in ("urgent", "late"):
+        await scene.become(holds[RunId(run)], "ready")
+    # A timer counts from when it was due, which is before the others became ready.
+    for run in ("early", "lowest"):
+        await scene.become(holds[RunId(run)], "waiting", wake_at=scene.now - 1000)
+    order = [claimed.row.id for claimed in await scene.claims()]
+    assert order == ["urgent", "early", "late", "lowest"]
+
+
+async def a_claim_takes_no_more_than_its_limit(scene: Scene) -> None:
+    for number in range(5):
+        await scene.start(f"r{number}")
+    assert len(await scene.claims(claim=wish(limit=2))) == 2
+    assert len(await scene.claims(claim=wish(limit=10))) == 3
+
+
+async def only_what_was_asked_for_is_claimed(scene: Scene) -> None:
+    await scene.start("other agent", agent="pilot")
+    await scene.store.start(replace(new_run("other queue"), queue="slow"), now=scene.now)
+    await scene.start("other tenant", tenant=Tenant("t2"))
+    assert await scene.claims(claim=replace(wish(), tenants=(DEFAULT_TENANT,))) == []
+    assert await scene.claims(claim=replace(wish(), serves={})) == []
+    assert await _claimed(scene, replace(wish(), tenants=(Tenant("t2"),))) == ["other tenant"]
+    assert await _claimed(scene, replace(wish(), queues=("slow", "slower"))) == ["other queue"]
+    assert await _claimed(scene, replace(wish(), serves={"pilot": "p9", "clerk": "b1"})) == ["other agent"]
+
+
+async def a_run_past_its_deadline_is_not_claimed(scene: Scene) -> None:
+    await scene.start(deadline_ms=1000)
+    scene.advance(seconds=1)
+    assert await scene.claims() == []
+
+
+async def a_timer_wakes_when_its_time_has_come(scene: Scene) -> None:
+    assert await scene.store.next_wake(now=scene.now) is None
+    await scene.become(await scene.hold(), "waiting", wake_at=scene.now + 5000)
+    assert await scene.store.next_wake(now=scene.now) == 5000
+    scene.advance(milliseconds=4999)
+    assert await scene.claims() == []
+    assert await scene.store.next_wake(now=scene.now) == 1
+    scene.advance(milliseconds=1)
+    assert await scene.store.next_wake(now=scene.now) == 0
+    [claimed] = await scene.claims()
+    assert (claimed.why, claimed.row.wake_at) == ("resume", None)
+    assert await scene.store.next_wake(now=scene.now) is None
+
+
+async def the_earliest_timer_of_all_agents_is_found(scene: Scene) -> None:
+    for agent, seconds in [("bookkeeper", 7), ("archivist", 9), ("clerk", 3), ("pilot", 5)]:
+        await scene.start(agent, agent=agent)
+        [claimed] = await scene.claims(claim=replace(wish(), serves={agent: "b"}))
+        await scene.become(held(claimed), "waiting", wake_at=scene.now + seconds * 1000)
+    assert await scene.store.next_wake(now=scene.now) == 3000
+
+
+async def a_message_opens_a_waiting_and_a_blocked_run(scene: Scene) -> None:
+    for status in ("waiting", "blocked"):
+        hold = await scene.hold(status)
+        await scene.append(hold, event(), change=Change("waiting" if status == "waiting" else "blocked", "approval"))
+    assert await scene.claims() == []
+    await scene.post("waiting")
+    await scene.post("blocked")
+    claimed = await scene.claims()
+    assert sorted(one.row.id for one in claimed) == ["blocked", "waiting"]
+    assert {(one.row.reason, one.row.status) for one in claimed} == {("", "running")}
+
+
+async def a_message_before_the_sleep_is_not_lost(scene: Scene) -> None:
+    hold = await scene.hold()
+    await scene.post()
+    await scene.become(hold, "waiting", reason="approval", wake_at=scene.now + 10**9)
+    assert len(await scene.claims()) == 1
+
+
+async def a_message_sent_while_a_run_goes_to_sleep_is_not_lost(scene: Scene) -> None:
+    other = await scene.other()
+    hold = await scene.hold()
+    for number in range(15):
+        answers = await together(
+            scene.become(hold, "waiting"), scene.post(key=f"k{number}", store=other), scene.claims(BORIS, store=other)
+        )
+        assert [answer for answer in answers if isinstance(answer, Exception)] == []
+        claimed = [one for one in answers[2] if isinstance(one, Claimed)] if isinstance(answers[2], list) else []
+        [claimed_now] = claimed or await scene.claims()
+        unread = await scene.store.unread(DEFAULT_TENANT, hold.run)
+        assert [message.sender_key for message in unread] == [f"k{number}"]
+        hold = held(claimed_now)
+        await scene.act(hold, Append(hold.authority, hold.head, (event(),), taken=(unread[0].id,)))
+
+
+async def a_message_that_was_taken_wakes_nobody(scene: Scene) -> None:
+    hold = await scene.hold()
+    await scene.post()
+    [message] = await scene.store.unread(DEFAULT_TENANT, hold.run)
+    await scene.act(hold, Append(hold.authority, hold.head, (event(),), Change("waiting"), taken=(message.id,)))
+    assert await scene.store.unread(DEFAULT_TENANT, hold.run) == []
+    assert await scene.claims() == []
+
+
+async def a_build_that_diverged_leaves_the_run_to_others(scene: Scene) -> None:
+    hold = await scene.hold()
+    diverged = Divergence("b1", "the log has a, the code asks for b")
+    await scene.act(hold, Append(hold.authority, hold.head, (event(),), Change("ready"), divergence=diverged))
+    assert await scene.claims(claim=wish(code="b1")) == []
+    [claimed] = await scene.claims(claim=wish(BORIS, code="b2"))
+    hold = held(claimed)
+    diverged = replace(diverged, code="b2")
+    await scene.act(
+        hold, Append(hold.authority, hold.head, (event(),), Change("blocked", "diverged"), divergence=diverged)
+    )
+    await scene.post()
+    assert await scene.claims(claim=wish(code="b1")) == []
+    assert await scene.claims(claim=wish(code="b2")) == []
+    assert len(await scene.claims(claim=wish(code="b3"))) == 1
+
+
+async def a_run_that_diverged_is_open_to_a_new_build_alone(scene: Scene) -> None:
+    for run, reason in [("old", "diverged"), ("poison", "poison")]:
+        hold = await scene.hold(run)
+        told = Append(
+            hold.authority, hold.head, (event(),), Change("blocked", reason), divergence=Divergence("b1", "report")
+        )
+        await scene.act(hold, told)
+    assert await scene.claims(claim=wish(code="b1")) == []
+    assert await _claimed(scene, wish(code="b2")) == ["old"]
+
+
+async def a_run_is_claimed_once_however_many_ask(scene: Scene) -> None:
+    stores = [scene.store, await scene.other(), await scene.other()]
+    for number in range(30):
+        await scene.start(f"r{number:02}")
+    won: list[str] = []
+    for _ in range(30):
+        answers = await together(
+            *[
+                store.claim(Claim(Owner(f"w{number}"), {"clerk": "b1"}, 2, LEASE), now=scene.now)
+                for number, store in enumerate(stores)
+            ]
+        )
+        for answer in answers:
+            assert isinstance(answer, list), answer
+            won += [claimed.row.id for claimed in answer]
+    assert sorted(won) == [f"r{number:02}" for number in range(30)]
+    for run in won:
+        assert [entry.kind for entry in await scene.log(run)] == ["started", "claimed"]
+
+
+async def a_run_that_is_claimable_twice_is_claimed_once(scene: Scene) -> None:
+    hold = await scene.hold()
+    await scene.become(hold, "waiting", wake_at=scene.now)
+    await scene.post(key="k1")
+    await scene.post(key="k2")
+    assert len(await scene.claims()) == 1
+
+
+async def a_run_that_is_claimable_twice_is_due_since_the_first(scene: Scene) -> None:
+    hold = await scene.hold("both")
+    await scene.become(hold, "waiting", wake_at=scene.now + 2000)
+    await scene.post("both")
+    scene.advance(seconds=1)
+    await scene.start("between")
+    scene.advance(seconds=1)
+    assert await _claimed(scene, wish()) == ["both", "between"]
+
+
+async def _claimed(scene: Scene, claim: Claim) -> list[RunId]:
+    return [claimed.row.id for claimed in await scene.claims(claim=claim)]
+
+
+CASES: tuple[Callable[[Scene], Awaitable[None]], ...] = (
+    a_claim_gives_authority_lease_and_entry,
+    each_claim_has_a_token_of_its_own,
+    the_most_urgent_and_longest_due_come_first,
+    a_claim_takes_no_more_than_its_limit,
+    only_what_was_asked_for_is_claimed,
+    a_run_past_its_deadline_is_not_claimed,
+    a_timer_wakes_when_its_time_has_come,
+    the_earliest_timer_of_all_agents_is_found,
+    a_message_opens_a_waiting_and_a_blocked_run,
+    a_message_before_the_sleep_is_not_lost,
+    a_message_sent_while_a_run_goes_to_sleep_is_not_lost,
+    a_message_that_was_taken_wakes_nobody,
+    a_build_that_diverged_leaves_the_run_to_others,
+    a_run_that_diverged_is_open_to_a_new_build_alone,
+    a_run_is_claimed_once_however_many_ask,
+    a_run_that_is_claimable_twice_is_claimed_once,
+    a_run_that_is_claimable_twice_is_due_since_the_first,
+)
