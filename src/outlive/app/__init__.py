@@ -1,0 +1,1 @@
+"""Puts the rooms together: the registry of agents and tools, the client, decisions of people, settings, composition."""

@@ -1,0 +1,62 @@
+"""The only place that names a concrete adapter: from settings to a store, secrets, a kit and a worker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from outlive.app.registry import Registry
+from outlive.app.settings import Settings
+from outlive.engine.attempt import Kit
+from outlive.engine.authority import DatabaseTime
+from outlive.engine.definition import ToolSpec
+from outlive.engine.worker import Pace, Worker, owner_name
+from outlive.harness.function import FunctionHarness
+from outlive.model.clock import Clock
+from outlive.model.errors import SettingInvalid
+from outlive.secret.environment import EnvironmentSecrets
+from outlive.secret.files import FileSecrets
+from outlive.secret.port import ChainSecrets, Secrets
+from outlive.secret.scrubber import Scrubber, ScrubbingFilter
+from outlive.store.port import Store
+from outlive.store.sqlite import open_sqlite
+
+
+async def open_store(settings: Settings, clock: Clock) -> Store:
+    """The store that the settings name, open. Raises SettingInvalid for a scheme that is not known."""
+    if settings.store.split(":", 1)[0] != "sqlite":
+        raise SettingInvalid(
+            name="store", value=settings.store, source=settings.sources.get("store", "argument"),
+            why="known are sqlite:///relative/path and sqlite:////absolute/path",
+        )  # fmt: skip
+    return await open_sqlite(settings.store, clock=clock, unsafe_durability=settings.unsafe_durability)
+
+
+def secrets_of(settings: Settings) -> Secrets:
+    """Files where a directory is set, then the environment."""
+    files: list[Secrets] = [FileSecrets(settings.secrets)] if settings.secrets else []
+    return ChainSecrets([*files, EnvironmentSecrets()])
+
+
+def worker_of(
+    registry: Registry, store: Store, settings: Settings, clock: Clock, deps: object, *, secrets: Secrets | None = None,
+    scrubber: Scrubber | None = None, on_send: Callable[[ToolSpec, str, dict[str, object]], None] | None = None,
+    wake_in_place: bool = True, evict: bool = False,
+) -> Worker:  # fmt: skip
+    """A worker for all that is registered."""
+    scrubber = scrubber or Scrubber()
+    for name in ("outlive.run", "outlive.operation", "outlive.worker"):
+        logger = logging.getLogger(name)
+        logger.filters[:] = [one for one in logger.filters if not isinstance(one, ScrubbingFilter)]
+        logger.addFilter(ScrubbingFilter(scrubber))
+    kit = Kit(
+        store, clock, DatabaseTime(clock), registry.tools, secrets or secrets_of(settings), scrubber, deps,
+        settings.lease.total_seconds(), code=registry.build(), wake_in_place=wake_in_place, evict=evict,
+        on_send=on_send,
+    )  # fmt: skip
+    pace = Pace(
+        lease_ms=int(settings.lease.total_seconds() * 1000), concurrency=settings.concurrency,
+        drain=settings.drain.total_seconds(), stall_limit=settings.stall_limit.total_seconds(),
+        max_lapses=settings.max_lapses,
+    )  # fmt: skip
+    return Worker(store, kit, registry.agents, FunctionHarness(), pace, owner_name(clock))

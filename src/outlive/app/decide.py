@@ -1,0 +1,79 @@
+"""What people decide about runs: what happened to an operation in doubt, and whether a blocked run is tried again."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+from outlive.app.registry import Registry
+from outlive.engine import inbox
+from outlive.engine.control import Control, find_operation
+from outlive.model.errors import BadArguments, UndecodableEntry, UnknownRun
+from outlive.model.ids import RunId, Tenant
+from outlive.model.operation import OperationRow
+from outlive.model.run import RunRow
+from outlive.store.port import RunFilter
+
+Word = Literal["happened", "did-not-happen", "abandon"]
+
+
+async def resolve(
+    control: Control, registry: Registry, tenant: Tenant, run: str, operation: str, decision: Word, *, who: str,
+    why: str,
+    outcome: str | None = None,
+) -> OperationRow:  # fmt: skip
+    """Record what a person knows of an operation in doubt; the run goes on by itself then.
+
+    `operation` may be the beginning of its id. *happened* needs the outcome as JSON of the tool's result type.
+    Raises UnknownRun, UnknownOperation, NotInDoubt, TooEarly, BadArguments; then nothing is changed.
+    """
+    row = await _run(control, tenant, run)
+    found = await find_operation(control.store, tenant, row.id, operation)
+    payload = _outcome(registry, found, outcome) if decision == "happened" else None
+    said = inbox.Decision(found.id, decision, who, why, payload)
+    await control.resolve(row, found, said)
+    return found
+
+
+async def retry(control: Control, tenant: Tenant, run: str, *, who: str, why: str) -> None:
+    """Let a blocked run be tried again. Raises UnknownRun, WrongState."""
+    await control.retry(await _run(control, tenant, run), who=who, why=why)
+
+
+async def retry_blocked(
+    control: Control, tenant: Tenant, *, who: str, why: str, reason: str = "", agent: str = ""
+) -> list[RunRow]:
+    """Let all blocked runs (of a reason, of an agent) be tried again; returns those that were."""
+    done: list[RunRow] = []
+    while True:
+        which = RunFilter(statuses=("blocked",), agent=agent, reason=reason, limit=100)
+        found = [row for row in await control.store.runs(tenant, which) if row.id not in {one.id for one in done}]
+        if not found:
+            return done
+        for row in found:
+            await control.retry(row, who=who, why=why)
+            done.append(row)
+
+
+async def _run(control: Control, tenant: Tenant, run: str) -> RunRow:
+    row = await control.store.run(tenant, RunId(run))
+    if row is None:
+        raise UnknownRun(run=run)
+    return row
+
+
+def _outcome(registry: Registry, operation: OperationRow, outcome: str | None) -> str:
+    """The outcome in the form in which the tool's own result would have been written."""
+    tool = registry.tools.get(operation.tool)
+    where = f"the outcome of {operation.tool}"
+    if tool is None:
+        raise BadArguments(
+            function=operation.tool, why="this application has no such tool, so its outcome cannot be read"
+        )
+    try:
+        text = outcome if outcome is not None else "null"
+        json.loads(text)
+        return tool.signature.result.encode(tool.signature.result.decode(text, where=where), where=where)
+    except (UndecodableEntry, ValueError) as error:
+        why = f"happened needs the outcome as JSON of its result type: {error}"
+        raise BadArguments(function=operation.tool, why=why) from None

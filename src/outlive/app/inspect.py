@@ -1,0 +1,142 @@
+"""Read-only views of runs for people and programs: a run's log as lines, followed as it grows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from outlive.log import kinds
+from outlive.log.entry import Entry, verify
+from outlive.model.clock import Clock
+from outlive.model.errors import UnknownRun
+from outlive.model.ids import RunId, Tenant
+from outlive.model.run import Head
+from outlive.store.port import Store
+
+_PAGE = 500
+Mood = Literal["good", "bad", "doubt", "wait", "plain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One entry as people read it. `mood` says what colour it deserves."""
+
+    seq: int
+    at: int
+    epoch: int
+    kind: str
+    scope: str
+    text: str
+    mood: Mood
+    data: dict[str, object]
+    payload: str | None
+
+
+async def lines(store: Store, tenant: Tenant, run: str, *, after: int = -1) -> AsyncIterator[Line]:
+    """The log from behind `after` to where it ends now. Raises UnknownRun, UndecodableEntry."""
+    if await store.run(tenant, RunId(run)) is None:
+        raise UnknownRun(run=run)
+    while True:
+        page = await store.entries(tenant, RunId(run), after=after, limit=_PAGE)
+        for entry in page:
+            yield line(entry)
+            after = entry.seq
+        if len(page) < _PAGE:
+            return
+
+
+async def follow(store: Store, clock: Clock, tenant: Tenant, run: str, *, after: int = -1) -> AsyncIterator[Line]:
+    """The log as it grows, until the run has ended. A reader that comes back with its last `seq` misses nothing."""
+    while True:
+        row = await store.run(tenant, RunId(run))
+        async for one in lines(store, tenant, run, after=after):
+            yield one
+            after = one.seq
+        if row is not None and row.ended and after >= row.head.seq - 1:
+            return
+        await clock.sleep(0.2)
+
+
+async def check_chain(store: Store, tenant: Tenant, run: str) -> Head:
+    """Verify a whole log against its chain and its row. Raises ChainBroken, UnknownRun."""
+    row = await store.run(tenant, RunId(run))
+    if row is None:
+        raise UnknownRun(run=run)
+    secret, head = await store.key(tenant), Head(0, b"")
+    while True:
+        page = await store.entries(tenant, RunId(run), after=head.seq - 1, limit=_PAGE)
+        if not page:
+            return head
+        head = verify(secret, run, page, head.digest)
+
+
+def line(entry: Entry) -> Line:
+    """An entry as a line."""
+    fact = kinds.read(entry)
+    text, mood = _say(fact)
+    data = {one.name: value for one in fields(fact) if (value := getattr(fact, one.name)) not in ("", None, {}, [])}
+    return Line(
+        entry.seq, entry.at, entry.epoch, entry.kind, entry.scope, text, mood, json.loads(json.dumps(data,
+        default=vars)),
+        entry.payload,
+    )  # fmt: skip
+
+
+def _say(fact: kinds.Fact) -> tuple[str, Mood]:  # noqa: PLR0911 - one answer per kind
+    match fact:
+        case kinds.Started():
+            return f"{fact.agent} version {fact.version}", "plain"
+        case kinds.ClaimedBy():
+            return f"{fact.why} by {fact.owner}", "doubt" if fact.why in ("takeover", "again") else "plain"
+        case kinds.StepDone() | kinds.Done() | kinds.StepTried():
+            failed = f" raised {fact.error.type}: {fact.error.message}" if fact.error else ""
+            return fact.shown + failed, "bad" if fact.error else "good"
+        case kinds.Call():
+            return fact.shown or fact.name, "plain"
+        case kinds.Suspended():
+            return fact.why, "wait"
+        case kinds.Blocked():
+            return f"{fact.reason}: {fact.detail}", "bad"
+        case kinds.Ended():
+            why = f": {fact.error.type}: {fact.error.message}" if fact.error else f" {fact.reason}".rstrip()
+            return fact.status + why, "good" if fact.status == "succeeded" else "bad"
+        case _:
+            return _say_operation(fact)
+
+
+def _say_operation(fact: kinds.Fact) -> tuple[str, Mood]:  # noqa: PLR0911 - one answer per kind
+    match fact:
+        case kinds.Outcome():
+            error = f": {fact.error.type}: {fact.error.message}" if fact.error else ""
+            return (
+                f"{fact.operation} {fact.status} ({fact.how}){error}",
+                "good" if fact.status == "succeeded" else "bad",
+            )
+        case kinds.InDoubt():
+            return f"{fact.operation}: {fact.why}", "doubt"
+        case kinds.LookedUp():
+            note = f": {fact.note}" if fact.note else ""
+            return f"{fact.operation}: {fact.answer}{note}", "doubt" if fact.answer == "unclear" else "plain"
+        case kinds.Absent():
+            return f"{fact.operation} did not happen ({fact.how})", "plain"
+        case kinds.NotActed():
+            return f"{fact.operation} was not sent: {fact.error.type}: {fact.error.message}", "bad"
+        case kinds.Resolved():
+            return f"{fact.operation} {fact.decision}, says {fact.who}: {fact.why}", "good"
+        case kinds.Evidence():
+            return (
+                f"{fact.operation} attempt {fact.attempt} {fact.answer}: {fact.verdict}",
+                "bad" if fact.verdict == "duplicate" else "plain",
+            )
+        case kinds.Noted():
+            return f"{fact.operation} {fact.facts}", "plain"
+        case kinds.ScopeCancelled() | kinds.Released():
+            return fact.why, "wait"
+        case kinds.Joined():
+            return f"{fact.branch} {fact.how}", "plain"
+        case kinds.Retried():
+            return f"by {fact.who}: {fact.why}", "plain"
+        case _:
+            return "", "plain"

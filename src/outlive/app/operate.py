@@ -1,0 +1,250 @@
+"""What the command line asks for: settings, an open store, a run started, driven, described, decided.
+
+A verb that only reads never makes a database, and needs no application.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import cast
+from urllib.parse import unquote, urlsplit
+
+from outlive.app import decide, inspect
+from outlive.app.client import last_entry
+from outlive.app.compose import open_store
+from outlive.app.locate import locate
+from outlive.app.outlive import Outlive
+from outlive.app.registry import Registry
+from outlive.app.settings import Settings
+from outlive.engine.control import Control
+from outlive.engine.definition import Agent
+from outlive.engine.worker import owner_name
+from outlive.model.clock import SystemClock
+from outlive.model.errors import (
+    BadArguments,
+    NotSerialisable,
+    RunExists,
+    StoreUnavailable,
+    UndecodableEntry,
+    UnknownRun,
+)
+from outlive.model.ids import RunId, Tenant
+from outlive.model.operation import IN_DOUBT, OperationRow
+from outlive.model.run import RunRow, Status
+from outlive.store.port import Divergence, RunFilter, Store, WorkerRow
+
+# A worker renews its sign of life with its leases; three missed ones of the longest usual lease, and it is gone.
+_ALIVE_MS = 60_000
+
+
+def application(name: str | None, /, **given: object) -> tuple[Outlive[object], Settings]:
+    """The application that an option or the environment names, and the settings of a process that uses it.
+
+    Raises SettingInvalid, and what registering its agents and tools raises.
+    """
+    app = locate(Settings.load(None, app=name))
+    return app, settings_of(app, **{**given, "app": name})
+
+
+def settings_of(app: Outlive[object] | None, /, **given: object) -> Settings:
+    """Settings from options (None: not given). A store that the application itself names comes after `--store`."""
+    if app is not None and given.get("store") is None:
+        own = app.settings()
+        if own.sources.get("store") == "option":
+            found = Settings.load(None, **{**given, "store": own.store})
+            return replace(found, sources={**found.sources, "store": "application"})
+    return Settings.load(None, **given)
+
+
+@asynccontextmanager
+async def reading(settings: Settings) -> AsyncIterator[Store]:
+    """The store, open, for as long as the block runs. Raises StoreUnavailable where there is none yet."""
+    _check_place(settings.store, existing=True)
+    store = await open_store(settings, SystemClock())
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def opened(app: Outlive[object], settings: Settings) -> AsyncIterator[Store]:
+    """The application with its store open; a new database is made where there is none."""
+    _check_place(settings.store, existing=False)
+    await app.open(settings)
+    try:
+        yield app.opened
+    finally:
+        await app.close()
+
+
+def _check_place(url: str, *, existing: bool) -> None:
+    parts = urlsplit(url)
+    if parts.scheme != "sqlite" or not parts.path.startswith("/"):
+        return
+    path = Path(unquote(parts.path[1:]))
+    if not path.parent.is_dir():
+        raise StoreUnavailable(store=url, why=f"there is no directory {path.parent}")
+    if path.is_dir():
+        raise StoreUnavailable(store=url, why=f"{path} is a directory, not a file")
+    if existing and not path.exists():
+        raise StoreUnavailable(store=url, why="there is no such database; the first start makes it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """A run that is asked for. `input` is what was typed, None where nothing was."""
+
+    agent: str
+    input: str | None = None
+    id: str | None = None
+    queue: str = "default"
+    priority: int = 0
+    deadline: timedelta | None = None
+    principal: str = ""
+    purpose: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+async def start(app: Outlive[object], tenant: str, wish: Wish) -> str:
+    """Start the run durably, or find the one that has the id; its id.
+
+    With an id and no input, a run that exists is found whatever its input was. Raises UnknownAgent, BadArguments,
+    RunExists.
+    """
+    agent = cast("Agent[object, object]", app.registry.agent(wish.agent))
+    if wish.id is not None and wish.input is None:
+        row = await app.opened.run(Tenant(tenant), RunId(wish.id))
+        if row is not None and row.agent != agent.name:
+            raise RunExists(run=row.id, differs=f"agent ({row.agent})")
+        if row is not None:
+            return row.id
+    try:
+        handle = await app.start(
+            agent, read_input(agent, wish.input), id=wish.id, queue=wish.queue, priority=wish.priority,
+            deadline=wish.deadline, tenant=tenant, principal=wish.principal, purpose=wish.purpose, labels=wish.labels,
+        )  # fmt: skip
+    except NotSerialisable as error:
+        raise BadArguments(function=agent.name, why=str(error)) from None
+    return handle.id
+
+
+def read_input(agent: Agent[object, object], text: str | None) -> object:
+    """The input as the agent takes it: JSON, or a bare word where the agent takes a string. Raises BadArguments."""
+    try:
+        json.loads(text if text is not None else "null")
+        as_json = text if text is not None else "null"
+    except ValueError as error:
+        as_json, bare = json.dumps(text), str(error)
+    else:
+        bare = ""
+    try:
+        return agent.input.decode(as_json, where="its input")
+    except UndecodableEntry as error:
+        if text is None:
+            why = f"it needs an input, a {agent.input.name}: {error.why}"
+        elif bare:
+            why = f"the input is not JSON ({bare}), and as a string it does not fit: {error.why}"
+        else:
+            why = f"the input does not fit: {error.why}"
+        raise BadArguments(function=agent.name, why=why) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """All that is known of a run: who owns it, what it has done to the world, what it waits for."""
+
+    row: RunRow
+    now: int
+    operations: list[OperationRow]
+    divergences: list[Divergence]
+    serving: list[WorkerRow]
+    owner: WorkerRow | None
+    unread: int
+    result: str | None
+    error: str
+
+    @property
+    def in_doubt(self) -> list[OperationRow]:
+        """Operations of which it is not known whether they happened; one in flight on a live worker is none of them."""
+        return [one for one in self.operations if one.status in IN_DOUBT and self.row.status != "running"]
+
+
+async def report(store: Store, tenant: str, run: str) -> Report:
+    """Read all that is known of a run. Raises UnknownRun."""
+    row = await store.run(Tenant(tenant), RunId(run))
+    if row is None:
+        raise UnknownRun(run=run)
+    workers = await store.workers(within_ms=_ALIVE_MS)
+    result, error = None, ""
+    if row.ended:
+        ended, result = await last_entry(store, row)
+        error = f"{ended.error.type}: {ended.error.message}" if ended.error else ended.reason
+    return Report(
+        row=row, now=await store.now(), operations=await store.operations(row.tenant, row.id),
+        divergences=await store.divergences(row.tenant, row.id),
+        serving=[one for one in workers if row.agent in one.serves],
+        owner=next((one for one in workers if one.owner == row.owner), None),
+        unread=len(await store.unread(row.tenant, row.id)), result=result, error=error,
+    )  # fmt: skip
+
+
+async def listed(
+    store: Store, tenant: str, *, statuses: Sequence[Status] = (), agent: str = "", reason: str = "",
+    labels: Mapping[str, str] | None = None, limit: int = 100,
+) -> tuple[list[RunRow], int]:  # fmt: skip
+    """Runs that match, newest first, and the time by the database's clock."""
+    which = RunFilter(tuple(statuses), agent, reason, labels or {}, limit)
+    return await store.runs(Tenant(tenant), which), await store.now()
+
+
+async def log_lines(
+    store: Store, tenant: str, run: str, *, after: int = -1, follow: bool = False
+) -> AsyncIterator[inspect.Line]:
+    """The log of a run, and as it grows until the run ends if `follow`. Raises UnknownRun, UndecodableEntry."""
+    source = (
+        inspect.follow(store, SystemClock(), Tenant(tenant), run, after=after)
+        if follow
+        else inspect.lines(store, Tenant(tenant), run, after=after)
+    )
+    async for line in source:
+        yield line
+
+
+async def resolve(
+    store: Store, app: Outlive[object] | None, tenant: str, run: str, operation: str, decision: decide.Word, *,
+    who: str, why: str, outcome: str | None = None,
+) -> tuple[OperationRow, RunRow]:  # fmt: skip
+    """See `decide.resolve`; the operation as it was found, and the run after the decision.
+
+    Only *happened* needs the application: it has the tool's result type.
+    """
+    registry = app.registry if app is not None else Registry()
+    found = await decide.resolve(
+        _control(store), registry, Tenant(tenant), run, operation, decision, who=who, why=why, outcome=outcome
+    )
+    row = await store.run(found.tenant, found.run)
+    assert row is not None
+    return found, row
+
+
+async def retry(store: Store, tenant: str, run: str, *, who: str, why: str) -> None:
+    """See `decide.retry`."""
+    await decide.retry(_control(store), Tenant(tenant), run, who=who, why=why)
+
+
+async def retry_blocked(
+    store: Store, tenant: str, *, who: str, why: str, reason: str, agent: str
+) -> list[RunRow]:  # fmt: skip
+    """See `decide.retry_blocked`."""
+    return await decide.retry_blocked(_control(store), Tenant(tenant), who=who, why=why, reason=reason, agent=agent)
+
+
+def _control(store: Store) -> Control:
+    clock = SystemClock()
+    return Control(store, clock, owner_name(clock))

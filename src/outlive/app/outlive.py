@@ -1,0 +1,235 @@
+"""`Outlive`: what an application is. Constructing it does no I/O; entering it opens the store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+
+from typing_extensions import TypeVar as DefaultTypeVar
+
+from outlive.app.client import Handle
+from outlive.app.compose import open_store, worker_of
+from outlive.app.registry import Registry
+from outlive.app.settings import Settings
+from outlive.engine.definition import DEDUPES_FOR, SETTLE_AFTER, TOOL_TIMEOUT, Agent, Tool, ToolPolicy
+from outlive.engine.operation import Operation
+from outlive.engine.run import Run
+from outlive.engine.worker import Worker
+from outlive.log.canonical import canonical, digest
+from outlive.model.clock import Clock, SystemClock
+from outlive.model.errors import BadArguments, RunExists, StoreUnavailable
+from outlive.model.ids import RunId, Tenant
+from outlive.model.operation import DidNotHappen, Effect, Happened, Retry, Unclear
+from outlive.model.run import NewRun
+from outlive.secret.port import Secrets
+from outlive.store.port import Store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+I = TypeVar("I")  # noqa: E741 - as the public surface names it
+D = DefaultTypeVar("D", default=None)
+
+
+class ToolDecorator(Protocol[D]):
+    """What `@app.tool(…)` gives: a function whose first parameter is its operation becomes a tool."""
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Operation[D], P], Coroutine[Any, Any, R]], /) -> Tool[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Operation[D], P], R], /) -> Tool[P, R]: ...
+
+
+class LookedUpToolDecorator(Protocol[R, D]):
+    """As `ToolDecorator`, for a tool whose look-up knows outcomes of type R: the tool has to give the same."""
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Operation[D], P], Coroutine[Any, Any, R]], /) -> Tool[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Operation[D], P], R], /) -> Tool[P, R]: ...
+
+
+class AgentDecorator(Protocol[D]):
+    """What `@app.agent(…)` gives: an async function of a run and one input becomes an agent."""
+
+    def __call__(self, fn: Callable[[Run[D], I], Coroutine[Any, Any, R]], /) -> Agent[I, R]: ...
+
+
+@asynccontextmanager
+async def _nothing() -> AsyncIterator[None]:
+    yield None
+
+
+class Outlive(Generic[D]):
+    """An application: agents and tools, what they depend on, and where their runs live.
+
+    `store` is a URL (default: the setting `store`). `deps` opens what tools and agents need, once per worker; it is
+    never logged. `include` names modules that a worker and the command line import, so that agents' modules can import
+    this object without a cycle. `async with app:` opens the store for `start` and `handle`.
+    """
+
+    def __init__(
+        self, store: str | None = None, *, deps: Callable[[], AbstractAsyncContextManager[D]] | None = None,
+        include: Sequence[str] = (), secrets: Secrets | None = None, clock: Clock | None = None,
+    ) -> None:  # fmt: skip
+        self.registry = Registry(include)
+        self.deps = deps if deps is not None else cast("Callable[[], AbstractAsyncContextManager[D]]", _nothing)
+        self.secrets = secrets
+        self._url = store
+        self._clock: Clock = clock or SystemClock()
+        self._store: Store | None = None
+        self._worker: Worker | None = None
+
+    # ---- registering
+
+    @overload
+    def tool(
+        self, *, effect: Effect = "external", name: str | None = None, reconcile: None = None,
+        settle_after: timedelta = SETTLE_AFTER, dedupes_for: timedelta = DEDUPES_FOR,
+        raises: tuple[type[Exception], ...] = (), not_sent: tuple[type[Exception], ...] = (),
+        timeout: timedelta = TOOL_TIMEOUT, retry: Retry | None = None,
+    ) -> ToolDecorator[D]: ...  # fmt: skip
+    @overload
+    def tool(
+        self, *, effect: Effect = "external", name: str | None = None,
+        reconcile: Callable[[Operation[D]], Awaitable[Happened[R] | DidNotHappen | Unclear]],
+        settle_after: timedelta = SETTLE_AFTER, dedupes_for: timedelta = DEDUPES_FOR,
+        raises: tuple[type[Exception], ...] = (), not_sent: tuple[type[Exception], ...] = (),
+        timeout: timedelta = TOOL_TIMEOUT, retry: Retry | None = None,
+    ) -> LookedUpToolDecorator[R, D]: ...  # fmt: skip
+    def tool(
+        self, *, effect: Effect = "external", name: str | None = None,
+        reconcile: Callable[[Operation[D]], Awaitable[Happened[Any] | DidNotHappen | Unclear]] | None = None,
+        settle_after: timedelta = SETTLE_AFTER, dedupes_for: timedelta = DEDUPES_FOR,
+        raises: tuple[type[Exception], ...] = (), not_sent: tuple[type[Exception], ...] = (),
+        timeout: timedelta = TOOL_TIMEOUT, retry: Retry | None = None,
+    ) -> ToolDecorator[D] | LookedUpToolDecorator[Any, D]:  # fmt: skip
+        """Register a tool: a function that acts on the outside world, and what repeating it would do.
+
+        `effect`: *read* is harmless; *idempotent* is deduped by the other side on `op.key`, for `dedupes_for` after the
+        first send; *transactional* writes through `op.connection`; *external* (the default) may act twice. `reconcile`
+        looks up whether a call happened. `settle_after` is how long the other side may take to act on a request, never
+        0. `raises` are outcomes the agent can catch; `not_sent` say that nothing happened, so that `retry` applies.
+        """
+        policy = ToolPolicy(
+            effect, reconcile, settle_after, dedupes_for, raises, not_sent, timeout, retry or Retry()
+        )  # fmt: skip
+
+        def register(fn: Callable[..., Any]) -> Tool[..., Any]:
+            made: Tool[..., Any] = Tool(name or fn.__name__, fn, policy)
+            self.registry.add_tool(made)
+            return made
+
+        return cast("ToolDecorator[D]", register)
+
+    def agent(self, *, name: str | None = None, version: str = "1") -> AgentDecorator[D]:
+        """Register an agent: `async def name(run, input)`. A run remembers the version that started it."""
+
+        def register(fn: Callable[[Run[D], I], Coroutine[Any, Any, R]], /) -> Agent[I, R]:
+            made: Agent[I, R] = Agent(name or fn.__name__, version, fn)
+            self.registry.add_agent(made)
+            return made
+
+        return register
+
+    # ---- starting and asking
+
+    async def start(
+        self, agent: Agent[I, R], input: I, /, *, id: str | None = None, queue: str = "default", priority: int = 0,
+        deadline: timedelta | None = None, tenant: str = "default", principal: str = "", purpose: str = "",
+        identity: str | None = None, labels: dict[str, str] | None = None,
+    ) -> Handle[R]:  # fmt: skip
+        """Start a run, durably, and return at once; a worker will do it.
+
+        With an `id` starting is idempotent: the same id, agent and input is the same run; another agent or input
+        raises RunExists and starts nothing. Higher `priority` goes first. Raises BadArguments for an input that does
+        not fit the agent.
+        """
+        arguments = agent.signature.bind((input,), {})
+        (value,) = arguments.values()
+        text = agent.input.encode(value, where=f"the input of {agent.name}")
+        run = RunId(id or f"{agent.name}-{self._clock.token()[:16]}")
+        if not run.strip() or len(run) > 200 or not run.isprintable():
+            raise BadArguments(
+                function="start", why=f"the id {run!r} is not a printable text of at most 200 characters"
+            )
+        key = await self.opened.key(Tenant(tenant))
+        digested = digest(key, b"input", agent.name.encode(), canonical(value))[:32]
+        new = NewRun(
+            Tenant(tenant), run, agent.name, agent.version, text, digested, queue, priority,
+            None if deadline is None else int(deadline.total_seconds() * 1000), principal, purpose,
+            identity, labels or {},
+        )  # fmt: skip
+        row = await self.opened.start(new, now=self._clock.now())
+        if row.agent != agent.name:
+            raise RunExists(run=run, differs=f"agent ({row.agent})")
+        if row.input_digest != digested:
+            raise RunExists(run=run, differs="input")
+        if self._worker is not None:
+            self._worker.hint.set()
+        return self.handle(agent, run, tenant=tenant)
+
+    def handle(self, agent: Agent[I, R], id: str, /, *, tenant: str = "default") -> Handle[R]:
+        """A handle of a run that was started before, here or elsewhere. Does no I/O."""
+        return Handle(lambda: self.opened, self._clock, agent, Tenant(tenant), RunId(id))
+
+    # ---- running
+
+    @property
+    def opened(self) -> Store:
+        """The open store. Raises StoreUnavailable outside `async with app`."""
+        if self._store is None:
+            raise StoreUnavailable(store=self._url or "the store", why="it is not open; use `async with app:`")
+        return self._store
+
+    @asynccontextmanager
+    async def worker(self, *, concurrency: int = 100) -> AsyncIterator[None]:
+        """Drive runs in this process, beside other code, until the block ends; then drain. Needs `async with app`."""
+        settings = replace(self.settings(), concurrency=concurrency)
+        async with self.deps() as deps:
+            self.registry.load()
+            worker = worker_of(self.registry, self.opened, settings, self._clock, deps, secrets=self.secrets)
+            self._worker = worker
+            try:
+                async with worker.beside():
+                    yield
+            finally:
+                self._worker = None
+
+    async def serve(self, settings: Settings, begun: Callable[[Worker], None]) -> None:
+        """Drive runs until the worker that `begun` is given is stopped."""
+        async with self.deps() as deps:
+            worker = worker_of(self.registry, self.opened, settings, self._clock, deps, secrets=self.secrets)
+            begun(worker)
+            await worker.run()
+
+    def settings(self) -> Settings:
+        """The settings of this process; the store is the one that the application names, if it does."""
+        return Settings.load(store=self._url)
+
+    async def open(self, settings: Settings | None = None) -> None:
+        """Open the store. Raises StoreUnavailable, SchemaTooNew, UnsafeDurability, SettingInvalid."""
+        if self._store is None:
+            self._store = await open_store(settings or self.settings(), self._clock)
+
+    def use(self, store: Store) -> None:
+        """Work on a store that somebody else opened and will close: for tests, and for several applications of one."""
+        self._store = store
+
+    async def close(self) -> None:
+        """Close the store."""
+        store, self._store = self._store, None
+        if store is not None:
+            await store.close()
+
+    async def __aenter__(self) -> Outlive[D]:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

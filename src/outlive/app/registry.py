@@ -1,0 +1,65 @@
+"""What an application has registered: agents and tools by name, and the build of the code that defines them."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+
+from outlive.engine.definition import AgentSpec, ToolSpec
+from outlive.model.errors import DuplicateName, Refused, UnknownAgent
+
+
+class Registry:
+    """Agents and tools of one application.
+
+    Registering does no I/O; `load` imports the modules that are to be included.
+    """
+
+    def __init__(self, include: Sequence[str] = ()) -> None:
+        self.agents: dict[str, AgentSpec] = {}
+        self.tools: dict[str, ToolSpec] = {}
+        self.include = tuple(include)
+
+    def add_tool(self, tool: ToolSpec) -> None:
+        """Raises DuplicateName."""
+        known = self.tools.setdefault(tool.name, tool)
+        if known is not tool:
+            raise DuplicateName(kind="tool", name=tool.name, first=known.where, second=tool.where)
+
+    def add_agent(self, agent: AgentSpec) -> None:
+        """Raises DuplicateName."""
+        known = self.agents.setdefault(agent.name, agent)
+        if known is not agent:
+            raise DuplicateName(kind="agent", name=agent.name, first=known.where, second=agent.where)
+
+    def agent(self, name: str) -> AgentSpec:
+        """Raises UnknownAgent, which lists what there is."""
+        if name not in self.agents:
+            raise UnknownAgent(name=name, known=tuple(sorted(self.agents)))
+        return self.agents[name]
+
+    def load(self) -> None:
+        """Import the included modules. Raises Refused naming the module that cannot be imported."""
+        for module in self.include:
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                raise Refused(what=f"include={module!r}", why=f"it cannot be imported: {error}") from error
+
+    def build(self) -> str:
+        """A digest of the source files that define agents and tools: what tells two releases of the code apart.
+
+        Code outside those files is not seen; `outlive retry` tries the same build again.
+        """
+        functions = [one.fn for one in self.agents.values()] + [one.fn for one in self.tools.values()]
+        files = {inspect.getsourcefile(inspect.unwrap(fn)) for fn in functions}
+        digest = hashlib.sha256()
+        for agent in sorted(self.agents.values(), key=lambda one: one.name):
+            digest.update(f"{agent.name}={agent.version};".encode())
+        for file in sorted(name for name in files if name):
+            path = Path(file)
+            digest.update(path.read_bytes() if path.exists() else b"")
+        return digest.hexdigest()[:12]

@@ -1,0 +1,108 @@
+"""A worker in this process for the command line: served in the background of a block, drained at its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from outlive.app import inspect
+from outlive.app.compose import worker_of
+from outlive.app.operate import opened
+from outlive.app.outlive import Outlive
+from outlive.app.settings import Settings
+from outlive.engine.worker import Worker, exit_hard
+from outlive.model.clock import SystemClock
+from outlive.model.errors import UnknownRun
+from outlive.model.ids import RunId, Tenant
+from outlive.model.run import RunRow
+from outlive.store.port import Store
+
+_PAUSE_LEAST, _PAUSE_MOST = 0.02, 0.25
+
+
+@dataclass(slots=True)
+class Serving:
+    """The worker of this process. `over` is done when it has drained, or with the error that ended it."""
+
+    store: Store
+    worker: Worker
+    over: asyncio.Task[None]
+
+    @property
+    def owner(self) -> str:
+        """The name that this worker's leases carry."""
+        return self.worker.owner
+
+    def stop(self) -> None:
+        """Claim no more; let the calls in flight reach their record. From the event loop's thread."""
+        self.worker.stop()
+
+    async def seek(self, tenant: str, run: str) -> None:
+        """Look for this run now, also where it waits in another queue than those that are served."""
+        row = await self.store.run(Tenant(tenant), RunId(run))
+        if row is not None and row.queue not in self.worker.pace.queues:
+            self.worker.pace = replace(self.worker.pace, queues=(*self.worker.pace.queues, row.queue))
+        self.worker.hint.set()
+
+    def left(self) -> bool:
+        """Whether something is still running after the drain, which only the end of the process can stop."""
+        return bool(self.worker.running()) or len(asyncio.all_tasks()) > 1
+
+    async def watch(self, tenant: str, run: str, seen: Callable[[inspect.Line], None]) -> RunRow:
+        """Show a run's log as it grows; returns when the run has ended, stands blocked, or this worker is stopped."""
+        after, pause = -1, _PAUSE_LEAST
+        while True:
+            row = await self.store.run(Tenant(tenant), RunId(run))
+            if row is None:
+                raise UnknownRun(run=run)
+            before = after
+            async for line in inspect.lines(self.store, row.tenant, run, after=after):
+                seen(line)
+                after = line.seq
+            if row.ended or await self._stands(row):
+                return row
+            if self.over.done():
+                self.over.result()
+                return row
+            pause = _PAUSE_LEAST if after > before else min(pause * 1.5, _PAUSE_MOST)
+            await asyncio.wait([self.over], timeout=pause)
+
+    async def _stands(self, row: RunRow) -> bool:
+        """Whether a run is blocked and nothing on its way lets this worker go on with it."""
+        if row.status != "blocked" or await self.store.unread(row.tenant, row.id):
+            return False
+        tried = {one.code for one in await self.store.divergences(row.tenant, row.id)}
+        return row.reason != "diverged" or self.worker.kit.code in tried
+
+
+@asynccontextmanager
+async def serving(
+    app: Outlive[object], settings: Settings, *, queues: tuple[str, ...], tenants: tuple[str, ...] | None
+) -> AsyncIterator[Serving]:
+    """Open the store and what the application depends on, serve while the block runs, then drain and close.
+
+    Raises what opening them raises. After it, `left()` says whether the process has to be left hard.
+    """
+    try:
+        async with opened(app, settings) as store, app.deps() as deps, asyncio.TaskGroup() as group:
+            worker = worker_of(app.registry, store, settings, SystemClock(), deps, secrets=app.secrets)
+            whose = None if tenants is None else tuple(Tenant(one) for one in tenants)
+            worker.pace = replace(worker.pace, queues=queues, tenants=whose)
+            here = Serving(store, worker, group.create_task(worker.run()))
+            try:
+                yield here
+            finally:
+                here.stop()
+                await here.over
+    except BaseExceptionGroup as several:
+        # A group of tasks wraps what its block raises; whoever asked wants to see the error itself.
+        raise several.exceptions[0] from None
+
+
+def leave(code: int) -> NoReturn:
+    """End this process at once, with what has been printed: calls in threads end with it, and their leases lapse."""
+    exit_hard(code)
+    raise AssertionError

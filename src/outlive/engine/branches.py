@@ -1,0 +1,179 @@
+"""Named scopes: gather, map and first. Each branch is a scope of its own with a stable key, owned by its own task.
+
+When a branch fails (or wins), what user code is told is an entry of the scope that waits, in one commit with the
+cancellation of the branches that had not ended. An operation of theirs that may have been sent reaches its record
+first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from typing import Literal
+
+from outlive.engine.attempt import Attempt, Scope, Stop, current
+from outlive.engine.journal import Item
+from outlive.engine.replay import branch_scope
+from outlive.log import kinds
+from outlive.log.fold import Call
+from outlive.model.errors import Diverged, Refused
+from outlive.model.signals import Unwind
+
+Start = Callable[[], Awaitable[object]]
+Ends = Literal["gather", "map", "first"]
+_SEPARATOR = "\x1f"
+
+
+class Branches:
+    """One gather, map or first, from its opening to what user code is told."""
+
+    def __init__(self, attempt: Attempt, ends: Ends, starts: Mapping[str, Start], limit: int = 0) -> None:
+        self._attempt, self._ends, self._starts = attempt, ends, starts
+        self._turnstile = asyncio.Semaphore(limit) if limit else None
+        self._children: dict[str, Scope] = {}
+        self._tasks: dict[str, asyncio.Task[object]] = {}
+
+    async def run(self, line: str) -> dict[str, object]:
+        """Results by branch key: of all of them, or for `first` of the winner alone. Raises what a branch raised."""
+        attempt, keys = self._attempt, list(self._starts)
+        shown = f"{self._ends}({', '.join(keys)})"
+        with attempt.entering(shown, line) as scope:
+            digested = attempt.digest(_SEPARATOR.join(keys).encode())
+            key, call = attempt.consume(scope, "branches", self._ends, digested, shown, line)
+            if call is None:
+                await attempt.gate(scope)
+                fact = kinds.Opened(name=self._ends, digest=digested, shown=shown, branches=keys)
+                attempt.journal.buffer(Item(fact, scope.name, key))
+            if not keys:
+                return {}
+            self._begin(scope, key)
+            try:
+                return await self._join(scope, key, call)
+            finally:
+                scope.joining = False
+                # What is unwound while a branch is in flight must not hide it: it still has to reach its record.
+                for child in self._children.values():
+                    if child.task is None or child.task.done():
+                        attempt.scopes.pop(child.name, None)
+                attempt.changed.set()
+
+    def _begin(self, scope: Scope, key: str) -> None:
+        scope.joining = True
+        for name, start in self._starts.items():
+            child = self._attempt.open(branch_scope(key, name))
+            self._children[name] = child
+            task = asyncio.ensure_future(self._branch(child, start))
+            child.task = task
+            self._tasks[name] = task
+            child.consumed()
+
+    async def _branch(self, child: Scope, start: Start) -> object:
+        current.set(child)
+        async with AsyncExitStack() as stack:
+            if self._turnstile is not None:
+                child.joining = True
+                await stack.enter_async_context(self._turnstile)
+                child.joining = False
+            try:
+                return await start()
+            finally:
+                child.joining = True
+                self._leave(child)
+                self._attempt.changed.set()
+
+    def _leave(self, child: Scope) -> None:
+        """A branch may not end with recorded calls that it did not ask for, unless it was cancelled."""
+        if child.cancelled or self._attempt.closed:
+            return
+        try:
+            child.cursor.leave(f"the end of the branch {child.name}")
+        except Diverged as diverged:
+            self._attempt.halt(Stop("diverged", str(diverged)))
+            raise Unwind("diverged") from diverged
+
+    async def _join(self, scope: Scope, key: str, call: Call | None) -> dict[str, object]:
+        try:
+            told = call.joined if call is not None else None
+            decided = told.branch if told is not None else await self._decide(scope, key)
+            if decided is not None:
+                await asyncio.wait([self._tasks[decided]])
+            await self._wait_all()
+        except asyncio.CancelledError:
+            if scope.cancelled and not self._attempt.closed:
+                for child in self._children.values():
+                    child.cancel()
+                await self._wait_all()
+            raise
+        if decided is not None and self._ends == "first":
+            return {decided: self._tasks[decided].result()}
+        if decided is not None:
+            self._tasks[decided].result()
+            raise Diverged(has=f"a failure of the branch {decided}", asks="its success", line="")
+        return {name: task.result() for name, task in self._tasks.items()}
+
+    async def _decide(self, scope: Scope, key: str) -> str | None:
+        """The branch that ends it all.
+
+        The first to fail, or for `first` the first to end. Recorded before it is told.
+        """
+        left = set(self._tasks.values())
+        while left:
+            done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+            for name, task in self._tasks.items():
+                if task not in done:
+                    continue
+                self._pass_on(task)
+                if self._ends == "first" or task.exception() is not None:
+                    await self._record(scope, key, name)
+                    return name
+        return None
+
+    def _pass_on(self, task: asyncio.Task[object]) -> None:
+        """A branch that was unwound is no answer: the attempt is over for all of them."""
+        if task.cancelled():
+            raise Unwind(self._attempt.closed or "a branch was cancelled")
+        error = task.exception()
+        if error is not None and not isinstance(error, Exception):
+            raise error
+
+    async def _record(self, scope: Scope, key: str, decided: str) -> None:
+        how: Literal["failed", "won"] = "won" if self._ends == "first" else "failed"
+        open_still = [self._children[name] for name, task in self._tasks.items() if not task.done()]
+        why = f"{decided} {how}"
+        await self._attempt.journal.append(
+            Item(kinds.Joined(branch=decided, how=how), scope.name, key),
+            *(Item(kinds.ScopeCancelled(why=why), child.name) for child in open_still),
+        )
+        for child in open_still:
+            child.cancel()
+
+    async def _wait_all(self) -> None:
+        await asyncio.wait(self._tasks.values())
+        for task in self._tasks.values():
+            error = None if task.cancelled() else task.exception()
+            if isinstance(error, Unwind):
+                raise error
+
+
+def unique(names: list[str], what: str) -> None:
+    """Raise Refused for two branches of one key."""
+    twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+    if twice:
+        raise Refused(what=f"{what} with the key {min(twice)!r} twice", why="each branch needs a key of its own")
+
+
+def numbered(names: list[str]) -> list[str]:
+    """Keys for branches that are known by what they call: `charge.0`, `charge.1`, `look_up.0`."""
+    seen: dict[str, int] = {}
+    keys = []
+    for name in names:
+        keys.append(f"{name}.{seen.get(name, 0)}")
+        seen[name] = seen.get(name, 0) + 1
+    return keys
+
+
+def close_unused(awaitables: list[Coroutine[object, object, object]]) -> None:
+    """Coroutines that will not be awaited, because the attempt is over, are closed rather than warned about."""
+    for coroutine in awaitables:
+        coroutine.close()

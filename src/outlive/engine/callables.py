@@ -1,0 +1,80 @@
+"""User functions: which can be durable, what they are called, and the one place that decides how they run.
+
+A plain `def` runs on a thread so that it cannot stop the event loop. A thread cannot be stopped: a call in it is over
+only when the thread has ended, whatever time-out was set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
+from typing import TypeVar, cast
+
+from outlive.model.errors import Refused
+from outlive.model.function import UserFunction
+
+T = TypeVar("T")
+
+_pool = ThreadPoolExecutor(max_workers=64, thread_name_prefix="outlive-call")
+
+
+def describe(fn: UserFunction) -> str:
+    """Where a function is, for errors: module, name and line."""
+    code = getattr(inspect.unwrap(fn), "__code__", None)
+    name = f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', type(fn).__name__)}"
+    return f"{name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})" if code else name
+
+
+def refuse_unnameable(fn: UserFunction) -> None:
+    """Raise Refused for what has no stable name of its own: the log could not find it again."""
+    if isinstance(fn, functools.partial):
+        raise Refused(what=f"partial({describe(fn.func)})", why="its arguments are hidden; pass them with the call")
+    if inspect.ismethod(fn):
+        raise Refused(what=describe(fn), why="a bound method carries state the log does not have; use a function")
+    if not inspect.isfunction(fn):
+        raise Refused(what=repr(fn), why="not a plain function")
+    if fn.__name__ == "<lambda>":
+        raise Refused(what=describe(fn), why="a lambda has no name; use def")
+    if "<locals>" in fn.__qualname__:
+        raise Refused(what=describe(fn), why="a nested function closes over state the log does not have; move it out")
+
+
+def caller_line(depth: int = 1) -> str:
+    """The line of user code that asked, as `file.py:41`."""
+    frame: FrameType | None = sys._getframe(depth + 1)
+    if frame is None:
+        return "?"
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+async def run_callable(fn: UserFunction, *args: object, **kwargs: object) -> object:
+    """Call an `async def` here, a `def` on a thread. When the caller is cancelled, a thread is still waited for."""
+    if inspect.iscoroutinefunction(inspect.unwrap(fn)):
+        return await cast(Awaitable[object], fn(*args, **kwargs))
+    context = contextvars.copy_context()
+    call = functools.partial(context.run, fn, *args, **kwargs)
+    future = asyncio.get_running_loop().run_in_executor(_pool, call)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        if not future.cancelled():
+            await until_done(future)
+        raise
+
+
+async def until_done(future: asyncio.Future[T]) -> None:
+    """Wait for a future to its end, however often the waiting task is cancelled meanwhile; its result is not read."""
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError:
+            continue
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,312 @@
+"""Drives one claimed run to where it stops: recovery, the agent's function, and the one append that ends the attempt.
+
+An attempt ends in exactly one of these ways: the run ended, waits, is blocked, was released, or is not ours any more.
+Before user code runs, what others wrote is taken in and every operation that an earlier attempt may have sent is in
+doubt (`unknown`), so that one which replay never reaches is not forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Literal, Protocol, TypeVar
+
+from outlive.engine import failures, inbox
+from outlive.engine.attempt import Attempt, Kit, Parked, Scope, Stop, current
+from outlive.engine.authority import Grip, Keeper
+from outlive.engine.definition import SETTLE_AFTER, AgentSpec
+from outlive.engine.journal import Also, Item, Journal
+from outlive.engine.run import Run
+from outlive.log import kinds
+from outlive.log.fold import Fold, Sent, fold
+from outlive.model.errors import Diverged, NotSerialisable, OutliveError, StoreError, UndecodableEntry
+from outlive.model.ids import Owner
+from outlive.model.run import Block, Status, may_follow
+from outlive.model.signals import Unwind
+from outlive.store.port import Change, Claimed, Divergence
+
+log = logging.getLogger("outlive.worker")
+
+Verdict = Literal["ended", "waiting", "blocked", "released", "lost"]
+T = TypeVar("T")
+Ask = Callable[[], Awaitable[T]]
+End = tuple[kinds.Fact, Change, Divergence | None]
+
+_GO_ON: frozenset[Status] = frozenset(("ready", "waiting"))
+_VERDICTS: dict[Status, Verdict] = {"ready": "released", "waiting": "waiting", "blocked": "blocked"}
+
+
+class Harness(Protocol):
+    """The seam to what turns a run into calls; it holds no state that the log does not."""
+
+    async def drive(self, agent: AgentSpec, run: Run[object], input: object) -> object:
+        """Do the task; what it returns is the run's result."""
+        ...
+
+
+class Drive:
+    """One claimed run on this worker."""
+
+    def __init__(
+        self, kit: Kit, keeper: Keeper, owner: Owner, harness: Harness, agent: AgentSpec, claimed: Claimed,
+        asked_at: float, max_lapses: int,
+    ) -> None:  # fmt: skip
+        self.kit, self.keeper, self.agent, self.claimed = kit, keeper, agent, claimed
+        self._harness, self._owner, self._max_lapses = harness, owner, max_lapses
+        self.grip = Grip(claimed.authority, keeper.safe_until(asked_at), kit.clock, asyncio.get_running_loop())
+        self.attempt: Attempt | None = None
+        self._drain: Stop | None = None
+
+    def drain(self) -> None:
+        """Stop as soon as the calls in flight have reached their record, and give the run back."""
+        self._drain = Stop("drain")
+        if self.attempt is not None:
+            self.attempt.halt(self._drain)
+
+    async def run(self) -> Verdict:
+        """From the claim to the end of the attempt. Never raises for what user code does."""
+        self.keeper.hold(self.grip)
+        try:
+            return await self._run()
+        except Unwind:
+            return "lost"
+        finally:
+            self.keeper.drop(self.grip)
+
+    async def _run(self) -> Verdict:
+        row, lease_ms = self.claimed.row, int(self.kit.lease_s * 1000)
+        entries = await self._patiently(lambda: self.kit.store.window(row.tenant, row.id))
+        key = await self._patiently(lambda: self.kit.store.key(row.tenant))
+        try:
+            state, unreadable = fold(entries), ""
+        except UndecodableEntry as error:
+            state, unreadable = Fold(), str(error)
+        journal = Journal(self.kit.store, self._owner, lease_ms, self.kit.clock, self.kit.time, self.grip, row, state)
+        if unreadable:
+            return await self._block(journal, "undecodable", unreadable, Divergence(self.kit.code, unreadable))
+        if row.lapses >= self._max_lapses:
+            detail = f"{row.lapses} leases in a row lapsed without a call getting its outcome"
+            return await self._block(journal, "poison", detail)
+        await self._patiently(lambda: inbox.take(journal))
+        await self._recover(journal)
+        attempt = self.attempt = Attempt(self.kit, journal, key)
+        self.grip.on_lost = lambda: attempt.halt(Stop("lost"))
+        self.grip.on_unread = lambda: self._look_into_inbox(attempt)
+        if self._drain is not None:
+            attempt.halt(self._drain)
+        try:
+            return await self._live(attempt)
+        finally:
+            await self._unload(attempt)
+
+    async def _recover(self, journal: Journal) -> None:
+        """Doubt what an earlier attempt may have sent.
+
+        What the other side dedupes is sent again where replay meets it.
+        """
+        lost = "its worker was lost between the intent and the record"
+        items = self._doubts(journal, lost, lambda sent: sent.effect != "idempotent")
+        if items:
+            await journal.append(*items)
+
+    def _doubts(self, journal: Journal, why: str, concerns: Callable[[Sent], bool] = lambda _: True) -> list[Item]:
+        """What turns operations that may have been sent into *unknown*."""
+        items: list[Item] = []
+        for call in journal.fold.in_doubt():
+            sent = call.sent
+            if sent is None or sent.status != "pending" or not concerns(sent):
+                continue
+            tool = self.kit.tools.get(call.name)
+            settle_after = tool.policy.settle_after if tool is not None else SETTLE_AFTER
+            not_before = self.kit.time.now() + sent.timeout_ms + int(settle_after.total_seconds() * 1000)
+            fact = kinds.InDoubt(operation=sent.id, attempt=call.attempt, not_before=not_before, why=why)
+            items.append(Item(fact, call.scope, call.key))
+        return items
+
+    # ---- while user code runs
+
+    async def _live(self, attempt: Attempt) -> Verdict:
+        root = attempt.open("")
+        root.task = asyncio.ensure_future(self._invoke(attempt, root))
+        root.task.add_done_callback(lambda _: attempt.changed.set())
+        while True:
+            await attempt.changed.wait()
+            attempt.changed.clear()
+            if attempt.stop is not None:
+                if attempt.quiet():
+                    return await self._stopped(attempt, attempt.stop)
+            elif root.task.done():
+                return await self._returned(attempt, root)
+            elif attempt.quiet():
+                return await self._suspended(attempt)
+
+    async def _invoke(self, attempt: Attempt, root: Scope) -> object:
+        current.set(root)
+        started = attempt.fold.started
+        version = started.version if started else self.agent.version
+        run: Run[object] = Run(attempt, self.kit.deps, version)
+        given = self.agent.input.decode(attempt.fold.input or "null", where=f"the input of run {run.id}")
+        return await self._harness.drive(self.agent, run, given)
+
+    def _look_into_inbox(self, attempt: Attempt) -> None:
+        async def look() -> None:
+            try:
+                if not attempt.closed and await inbox.take(attempt.journal):
+                    attempt.wake_all()
+            except (Unwind, StoreError) as error:
+                log.debug("run %s: its inbox is read later: %s", attempt.journal.row.id, error)
+
+        task = asyncio.ensure_future(look())
+        attempt.helpers.add(task)
+        task.add_done_callback(attempt.helpers.discard)
+
+    # ---- the ends
+
+    async def _returned(self, attempt: Attempt, root: Scope) -> Verdict:
+        assert root.task is not None
+        try:
+            root.cursor.leave("the end of the agent")
+        except Diverged as diverged:
+            return await self._stopped(attempt, Stop("diverged", str(diverged)))
+        doubt = self._doubt(attempt)
+        if doubt is not None:
+            return await self._close(attempt, self._blocked(*doubt))
+        error = (
+            root.task.exception() if not root.task.cancelled() else asyncio.CancelledError("the agent cancelled itself")
+        )
+        if error is None:
+            try:
+                codec, where = self.agent.result, f"the result of {self.agent.name}"
+                text = failures.clean(self.kit.scrubber, codec, codec.encode(root.task.result(), where=where), where)
+                return await self._end(attempt, "succeeded", payload=text)
+            except NotSerialisable as refused:
+                error = refused
+        return await self._end(attempt, "failed", error=error)
+
+    def _doubt(self, attempt: Attempt) -> tuple[Block, str] | None:
+        """A run never ends well, or by its own failure, while an operation of it is in doubt."""
+        if attempt.fold.duplicate:
+            return "duplicate effect", f"operation {attempt.fold.duplicate} acted twice"
+        unknown = attempt.fold.in_doubt()
+        if unknown:
+            listed = ", ".join(f"{call.sent.id} {call.shown}" for call in unknown if call.sent)
+            return "operation in doubt", f"the agent has ended, but it is not known whether these happened: {listed}"
+        return None
+
+    async def _suspended(self, attempt: Attempt) -> Verdict:
+        parked = [scope.parked for scope in attempt.scopes.values() if scope.parked is not None]
+        timers = [one for one in parked if one.until is not None]
+        if timers:
+            first = min(timers, key=lambda one: one.until or 0)
+            wake_at = first.until or 0
+            fact = kinds.Suspended(why=first.why, wake_at=wake_at)
+            return await self._close(attempt, (fact, Change("waiting", reason=first.why, wake_at=wake_at), None))
+        return await self._close(attempt, self._blocked(*_first_block(parked)))
+
+    async def _stopped(self, attempt: Attempt, stop: Stop) -> Verdict:
+        if stop.kind == "lost":
+            attempt.closed = "lease lost"
+            return "lost"
+        if stop.kind == "drain":
+            released = kinds.Released(why="the worker is being drained")
+            return await self._close(attempt, (released, Change("ready"), None))
+        if stop.kind == "diverged":
+            status: Status = "ready" if await self._others_may_continue(attempt) else "blocked"
+            fact = kinds.Blocked(reason="diverged", detail=stop.report, code=self.kit.code)
+            change = Change(status, reason="diverged", detail=stop.report)
+            return await self._close(attempt, (fact, change, Divergence(self.kit.code, stop.report)))
+        if stop.kind == "expired":
+            ended = kinds.Ended(status="expired", reason="its deadline passed")
+            return await self._close(attempt, (ended, Change("expired", reason="deadline"), None))
+        doubt = self._doubt(attempt)
+        if doubt is not None:
+            return await self._close(attempt, self._blocked(*doubt))
+        return await self._end(attempt, "failed", error=stop.fault)
+
+    async def _others_may_continue(self, attempt: Attempt) -> bool:
+        """Whether a live worker serves the agent with a build that has not diverged on this run."""
+        row, store = attempt.journal.row, self.kit.store
+        try:
+            tried = {one.code for one in await store.divergences(row.tenant, row.id)} | {self.kit.code}
+            alive = await store.workers(within_ms=int(self.kit.lease_s * 2000), now=self.kit.clock.now())
+        except StoreError:
+            return False
+        return any(worker.serves.get(row.agent, next(iter(tried))) not in tried for worker in alive)
+
+    def _blocked(self, reason: Block, detail: str) -> End:
+        return kinds.Blocked(reason=reason, detail=detail), Change("blocked", reason=reason, detail=detail), None
+
+    async def _end(
+        self, attempt: Attempt, status: Literal["succeeded", "failed"], *, payload: str | None = None,
+        error: BaseException | None = None,
+    ) -> Verdict:  # fmt: skip
+        written = failures.record(error, self.kit.scrubber) if error is not None else None
+        fact = kinds.Ended(status=status, error=written)
+        detail = f"{written.type}: {written.message}" if written else ""
+        return await self._close(attempt, (fact, Change(status, detail=detail), None), payload)
+
+    async def _close(self, attempt: Attempt, end: End, payload: str | None = None) -> Verdict:
+        """The append that ends the attempt. From here on the seam is closed, whatever user code does."""
+        fact, change, divergence = end
+        attempt.closed = change.reason or change.status
+        assert may_follow("running", change.status)
+        # An ended or blocked run keeps no operation pending: what may have been sent is in doubt, for all to see.
+        doubts = self._doubts(attempt.journal, "the attempt has ended") if change.status not in _GO_ON else []
+        also = Also(change=change, divergence=divergence)
+        await attempt.journal.append(*doubts, Item(fact, payload=payload), also=also)
+        return _VERDICTS.get(change.status, "ended")
+
+    async def _block(
+        self, journal: Journal, reason: Block, detail: str, divergence: Divergence | None = None
+    ) -> Verdict:
+        fact, change, _ = self._blocked(reason, detail)
+        doubts = self._doubts(journal, "the run is blocked")
+        await journal.append(*doubts, Item(fact), also=Also(change=change, divergence=divergence))
+        return "blocked"
+
+    async def _unload(self, attempt: Attempt) -> None:
+        """Unwind user code.
+
+        What does not end within `unload_s` is cancelled, then left behind with a word in the log.
+        """
+        attempt.closed = attempt.closed or "the attempt is over"
+        for scope in attempt.scopes.values():
+            if scope.waiter is not None and not scope.waiter.done():
+                scope.waiter.set_exception(Unwind(attempt.closed))
+        tasks = {scope.task for scope in attempt.scopes.values() if scope.task is not None} | attempt.helpers
+        left = await _ended(tasks, self.kit.unload_s)
+        for task in left:
+            task.cancel()
+        for task in await _ended(left, self.kit.unload_s):
+            log.error("run %s: its code does not end after it was unwound; left behind: %r", self.claimed.row.id, task)
+
+    async def _patiently(self, ask: Ask[T]) -> T:
+        pause = 0.05
+        while True:
+            try:
+                return await ask()
+            except StoreError as error:
+                log.warning("run %s: %s", self.claimed.row.id, error)
+                await self.kit.clock.sleep(pause)
+                pause = min(2 * pause, 1.0)
+                await self.grip.ensure()
+
+
+def _first_block(parked: Iterable[Parked]) -> tuple[Block, str]:
+    for one in parked:
+        if one.block is not None:
+            return one.block, one.detail
+    raise OutliveError("a run with nothing to wait for was about to be unloaded")
+
+
+async def _ended(tasks: Iterable[asyncio.Task[object]], within_s: float) -> set[asyncio.Task[object]]:
+    """Wait for tasks; their errors are read, so that nobody complains about them. Returns those that did not end."""
+    waiting = set(tasks)
+    if not waiting:
+        return waiting
+    done, left = await asyncio.wait(waiting, timeout=within_s)
+    for task in done:
+        if not task.cancelled():
+            task.exception()
+    return left

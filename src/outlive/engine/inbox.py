@@ -1,0 +1,137 @@
+"""What others have written to a run (evidence, decisions of people) moves into its log with the owner's own appends.
+
+Every unread row is taken, also those that change nothing any more: no message is dropped, each is answered by an entry
+or by the row itself being marked as read.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from outlive.engine.journal import Also, Item, Journal
+from outlive.log import kinds
+from outlive.log.fold import verdict
+from outlive.model.ids import OperationId
+from outlive.model.operation import SETTLED, OperationRow, OperationStatus
+from outlive.store.port import Change, Message
+
+log = logging.getLogger("outlive.worker")
+
+EVIDENCE = "evidence"
+RESOLUTION = "resolution"
+
+
+@dataclass(frozen=True, slots=True)
+class Testimony:
+    """The body of an evidence row."""
+
+    operation: str
+    attempt: int
+    epoch: int
+    answer: Literal["succeeded", "raised"]
+    payload: str | None
+    error: kinds.ErrorRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The body of a resolution row."""
+
+    operation: str
+    decision: Literal["happened", "did-not-happen", "abandon"]
+    who: str
+    why: str
+    payload: str | None = None
+
+
+_testimony: TypeAdapter[Testimony] = TypeAdapter(Testimony)
+_decision: TypeAdapter[Decision] = TypeAdapter(Decision)
+
+
+def resolution(decision: Decision) -> str:
+    """A decision as the text of an inbox row."""
+    return _decision.dump_json(decision).decode()
+
+
+async def take(journal: Journal, *, change: Change | None = None) -> bool:
+    """Move all unread rows into the log, with `change` in the same commit. False if there was nothing to do."""
+    store, run = journal.store, journal.row
+    messages = await store.unread(run.tenant, run.id)
+    if not messages and change is None:
+        return False
+    items: list[Item] = []
+    rows: dict[str, OperationRow] = {}
+    for message in messages:
+        moved = await _moved(journal, message, rows)
+        if moved is not None:
+            items.append(moved)
+    taken = tuple(message.id for message in messages)
+    # A message is no progress of the run; an outcome that it brings is.
+    progress = any(row.status in SETTLED for row in rows.values())
+    await journal.append(*items, also=Also(change=change, rows=tuple(rows.values()), taken=taken, progress=progress))
+    return True
+
+
+async def _moved(journal: Journal, message: Message, rows: dict[str, OperationRow]) -> Item | None:
+    try:
+        operation = str(json.loads(message.body)["operation"])
+        row = rows.get(operation) or await journal.store.operation(journal.row.tenant, OperationId(operation))
+        if row is None or row.run != journal.row.id:
+            raise ValueError(f"it speaks of {operation}, which this run does not have")
+        moved: tuple[Item, OperationRow] | None
+        if message.topic == EVIDENCE:
+            moved = _evidence(_testimony.validate_json(message.body), row, journal)
+        elif message.topic == RESOLUTION:
+            moved = _resolution(_decision.validate_json(message.body), row, journal)
+        else:
+            raise ValueError(f"its topic is {message.topic}")
+    except (ValidationError, ValueError, KeyError, TypeError) as error:
+        log.warning("run %s: message %d in its inbox is not understood: %s", journal.row.id, message.id, error)
+        return None
+    if moved is None:
+        return None
+    item, rows[operation] = moved
+    return item
+
+
+def _evidence(said: Testimony, row: OperationRow, journal: Journal) -> tuple[Item, OperationRow]:
+    judged = verdict(
+        row.effect, row.status, row.attempt, row.outcome, attempt=said.attempt, answer=said.answer, payload=said.payload
+    )
+    fact = kinds.Evidence(
+        operation=said.operation, attempt=said.attempt, epoch=said.epoch, answer=said.answer, verdict=judged,
+        error=said.error,
+    )  # fmt: skip
+    if judged == "settles":
+        row = settled(row, said.answer, "evidence", journal.time.now(), said.payload, said.error)
+    elif judged == "duplicate":
+        row = replace(row, duplicates=row.duplicates + 1, updated_at=journal.time.now())
+    return Item(fact, payload=said.payload), row
+
+
+def _resolution(said: Decision, row: OperationRow, journal: Journal) -> tuple[Item, OperationRow] | None:
+    if row.status not in ("pending", "unknown"):
+        log.warning(
+            "run %s: operation %s is %s, the decision %s comes too late", row.run, row.id, row.status, said.decision
+        )
+        return None
+    fact = kinds.Resolved(operation=said.operation, decision=said.decision, who=said.who, why=said.why)
+    status: OperationStatus = cast(
+        OperationStatus, {"happened": "succeeded", "did-not-happen": "absent", "abandon": "abandoned"}[said.decision]
+    )
+    return Item(fact, payload=said.payload), settled(row, status, "person", journal.time.now(), said.payload, None)
+
+
+def settled(
+    row: OperationRow, status: OperationStatus, how: str, at: int, outcome: str | None, error: kinds.ErrorRecord | None
+) -> OperationRow:
+    """The record of an operation after its fate became known."""
+    return replace(
+        row, status=status, how=how, updated_at=at, outcome=outcome if status == "succeeded" else None,
+        error=f"{error.type}: {error.message}" if error else "",
+    )  # fmt: skip

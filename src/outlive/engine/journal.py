@@ -1,0 +1,223 @@
+"""The writer of one run's log, on the worker that drives it.
+
+Appends go out one at a time in the order in which they were asked for; what is buffered (recorded values, the opening
+of scopes) goes with the next one, which is always before anyone outside could see what follows from it. The fold is
+kept true with every append, so that what the engine knows live is what a new worker would read.
+
+The outcome of a commit is always learned: an append goes on when its caller is cancelled, an error that means *nothing
+was written* is tried again while the run is ours, and an unknown outcome is settled by claiming the run again (the new
+epoch refuses the lost append if it is still on its way) and reading the tail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from outlive.engine.authority import DatabaseTime, Grip, margin_s
+from outlive.log import kinds
+from outlive.log.entry import Draft, Entry
+from outlive.log.fold import Call, Fold, step
+from outlive.model.clock import Clock
+from outlive.model.errors import CommitUnknown, LeaseLost, StoreBusy, StoreError, StoreFull, StoreUnavailable
+from outlive.model.ids import OperationId, Owner
+from outlive.model.operation import OperationRow
+from outlive.model.run import RunRow
+from outlive.model.signals import Unwind
+from outlive.store.port import Append, Change, Claimed, Divergence, Store, Transaction
+
+log = logging.getLogger("outlive.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A fact with its place in the run, not yet written."""
+
+    fact: kinds.Fact
+    scope: str = ""
+    key: str = ""
+    payload: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Also:
+    """What one append does beside adding entries."""
+
+    change: Change | None = None
+    rows: tuple[OperationRow, ...] = ()
+    taken: tuple[int, ...] = ()
+    divergence: Divergence | None = None
+    progress: bool = False
+    forgive: bool = False
+
+
+NOTHING = Also()
+
+
+class Journal:
+    """Appends to one log and folds what it appended."""
+
+    def __init__(
+        self, store: Store, owner: Owner, lease_ms: int, clock: Clock, time: DatabaseTime, grip: Grip, row: RunRow,
+        fold: Fold,
+    ) -> None:  # fmt: skip
+        self.store, self.grip, self.row, self.fold, self.time = store, grip, row, fold, time
+        self.head = row.head
+        self._owner, self._lease_ms, self._clock = owner, lease_ms, clock
+        self._buffer: list[Item] = []
+        self._lock = asyncio.Lock()
+
+    def buffer(self, item: Item) -> None:
+        """Write it with the next append. Only for facts that nobody outside can see before."""
+        self._buffer.append(item)
+
+    async def append(self, *items: Item, also: Also = NOTHING) -> None:
+        """Commit the items, and before them what was buffered. Raises Unwind when the run is not ours any more."""
+        task = asyncio.ensure_future(self._append(items, also))
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            # The commit is under way: its outcome is learned before the cancellation goes on.
+            while not task.done():
+                try:
+                    await asyncio.wait([task])
+                except asyncio.CancelledError:
+                    continue
+            task.exception()
+            raise
+
+    async def append_within(self, transaction: Transaction, item: Item, *, also: Also) -> bool:
+        """Commit the item together with what the transaction has written; the caller holds `exclusive`.
+
+        False when the commit was lost and has left nothing behind. Raises StoreError when nothing was written.
+        """
+        append = self._prepare((item,), also)
+        try:
+            self.head = await transaction.append(append, now=self._clock.now())
+        except LeaseLost as lost:
+            self.grip.lose()
+            raise Unwind("lease lost") from lost
+        except CommitUnknown:
+            if await self._settle_unknown(append) is None:
+                return True
+            self.forget(item.key)
+            return False
+        return True
+
+    def forget(self, key: str) -> None:
+        """The outcome of a call that was folded in with a commit that did not happen."""
+        call = self.fold.keys.get(key)
+        if call is not None:
+            call.done = False
+
+    def exclusive(self) -> asyncio.Lock:
+        """Held while a transaction of the user's is open: nothing else of this run is appended meanwhile."""
+        return self._lock
+
+    async def _append(self, items: Sequence[Item], also: Also) -> None:
+        async with self._lock:
+            await self.grip.ensure()
+            await self._commit(self._prepare(items, also))
+
+    def _prepare(self, items: Sequence[Item], also: Also) -> Append:
+        everything = [*self._buffer, *items]
+        self._buffer.clear()
+        at = self.time.now()
+        drafts: list[Draft] = []
+        touched: dict[str, Call] = {}
+        turn = False
+        for place, item in enumerate(everything, start=self.head.seq):
+            drafts.append(kinds.draft(item.fact, at=at, scope=item.scope, key=item.key, payload=item.payload))
+            step(self.fold, place, item.fact, item.scope, item.key, item.payload)
+            turn = turn or isinstance(item.fact, kinds.Turn)
+            operation = getattr(item.fact, "operation", None)
+            if operation is not None and operation in self.fold.operations:
+                touched[operation] = self.fold.operations[operation]
+        known = {row.id for row in also.rows}
+        rows = [self._row(call, at) for call in touched.values() if call.sent and call.sent.id not in known]
+        return Append(
+            self.grip.authority, self.head, tuple(drafts), change=also.change, operations=(*rows, *also.rows),
+            taken=also.taken, divergence=also.divergence, progress=also.progress, turn=turn, forgive=also.forgive,
+        )  # fmt: skip
+
+    def _row(self, call: Call, at: int) -> OperationRow:
+        sent = call.sent
+        assert sent is not None
+        return OperationRow(
+            self.row.tenant, self.row.id, OperationId(sent.id), call.key, call.name, sent.effect, sent.key, call.digest,
+            sent.arguments, sent.status, call.attempt, self.grip.authority.epoch,
+            sent.first_sent_at or at, at,
+            not_before=sent.not_before, outcome=call.payload if sent.status == "succeeded" else None,
+            error=f"{call.error.type}: {call.error.message}" if call.error and sent.status != "succeeded" else "",
+            how=sent.how, notes=dict(sent.notes), duplicates=sent.duplicates,
+        )  # fmt: skip
+
+    async def _commit(self, append: Append) -> None:
+        pause = 0.05
+        while True:
+            try:
+                self.head = await self.store.append(append, now=self._clock.now())
+                return
+            except LeaseLost as lost:
+                self.grip.lose()
+                raise Unwind("lease lost") from lost
+            except CommitUnknown:
+                again = await self._settle_unknown(append)
+                if again is None:
+                    return
+                append = again
+            except (StoreBusy, StoreFull, StoreUnavailable) as error:
+                log.warning("run %s: nothing was written, trying again: %s", self.row.id, error)
+                await self._clock.sleep(pause)
+                pause = min(pause * 2, 1.0)
+                await self.grip.ensure()
+
+    async def _settle_unknown(self, append: Append) -> Append | None:
+        """None when the append is in the log after all; else the same append under the new epoch, after the new head.
+
+        An append that released the run and did commit took our token with it: then the claim finds nothing of ours.
+        """
+        claimed = await self._claim_again()
+        self.head = claimed.row.head
+        if _holds(await self._tail(append), append.drafts):
+            return None
+        return replace(append, authority=claimed.authority, head=self.head)
+
+    async def _claim_again(self) -> Claimed:
+        while True:
+            asked_at = self._clock.boottime()
+            try:
+                claimed = await self.store.again(
+                    self.grip.authority, owner=self._owner, lease_ms=self._lease_ms, now=self._clock.now()
+                )
+            except StoreError as error:
+                log.warning("run %s: %s", self.row.id, error)
+                await self._clock.sleep(0.1)
+                await self.grip.ensure()
+                continue
+            if claimed is None:
+                self.grip.lose()
+                raise Unwind("lease lost")
+            lease_s = self._lease_ms / 1000
+            self.grip.moved(claimed.authority, asked_at + lease_s - margin_s(lease_s))
+            return claimed
+
+    async def _tail(self, append: Append) -> list[Entry]:
+        while True:
+            try:
+                return await self.store.entries(
+                    self.row.tenant, self.row.id, after=append.head.seq - 1, limit=len(append.drafts)
+                )
+            except (StoreBusy, StoreUnavailable) as error:
+                log.warning("run %s: %s", self.row.id, error)
+                await self._clock.sleep(0.2)
+                await self.grip.ensure()
+
+
+def _holds(tail: Sequence[Entry], drafts: Sequence[Draft]) -> bool:
+    """Whether the log has exactly these drafts where they were meant to go."""
+    wrote = [(e.kind, e.version, e.at, e.scope, e.key, e.body) for e in tail]
+    meant = [(d.kind, d.version, d.at, d.scope, d.key, d.body) for d in drafts]
+    return wrote == meant

@@ -1,0 +1,113 @@
+"""An operation as tool code holds it.
+
+What is being done, the key to do it once, and the tools to be honest about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Generic, Protocol
+
+from typing_extensions import TypeVar
+
+from outlive.engine.attempt import Attempt
+from outlive.engine.definition import ToolSpec
+from outlive.engine.journal import Item
+from outlive.log import kinds
+from outlive.model.errors import Refused
+from outlive.model.signals import NotSent
+from outlive.secret.port import read_secret
+
+D = TypeVar("D", default=None)
+
+log = logging.getLogger("outlive.operation")
+
+
+class Connection(Protocol):
+    """The run's database, inside the transaction that will also record the outcome."""
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
+        """Run one statement and return its rows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an operation knows of itself; `number` is the attempt, from 1."""
+
+    id: str
+    key: str
+    number: int
+    arguments: dict[str, object]
+    notes: dict[str, str] = field(default_factory=dict)
+    not_after: int = 0
+
+
+class Operation(Generic[D]):
+    """What tool code (and `reconcile`) holds: what is being done, the key to do it once, and the tools to be honest.
+
+    `key` is the idempotency key: stable over re-sends, unique per call; pass it to the other side. `not_after` is the
+    last moment (milliseconds since 1970) at which a request of this attempt may be acted on; pass it where it is
+    honoured. `arguments` are those of the call, by parameter name.
+    """
+
+    def __init__(
+        self, attempt: Attempt, tool: ToolSpec, deps: D, facts: Facts, *, send_until: float | None = None,
+        connection: Connection | None = None,
+    ) -> None:  # fmt: skip
+        self.id, self.key, self.attempt, self.arguments = facts.id, facts.key, facts.number, facts.arguments
+        self.deps = deps
+        self.run_id: str = attempt.journal.row.id
+        self.notes = facts.notes
+        self.not_after = facts.not_after
+        self.log = logging.LoggerAdapter(log, {"run": self.run_id, "operation": facts.id})
+        self._seam, self._tool, self._connection = attempt, tool, connection
+        self._send_until = send_until
+
+    async def note(self, **facts: str) -> None:
+        """Make facts durable before going on: a later attempt, a look-up or a person can read them in `notes`."""
+        if self._connection is not None:
+            raise Refused(what="op.note in a transactional tool", why="write through op.connection: it commits with it")
+        if self._send_until is None:
+            raise Refused(what="op.note in a read tool or a look-up", why="only an operation that acts has notes")
+        clean = {name: self._seam.kit.scrubber.scrub(str(value)) for name, value in facts.items()}
+        await self._seam.journal.append(Item(kinds.Noted(operation=self.id, facts=clean)))
+        self.notes.update(clean)
+
+    async def secret(self, name: str) -> str:
+        """The value of a secret. It is scrubbed from every entry, error and log line from now on."""
+        value = await asyncio.to_thread(read_secret, self._seam.kit.secrets, name)
+        self._seam.kit.scrubber.register(name, value)
+        return value
+
+    @property
+    def connection(self) -> Connection:
+        """The database, for a `transactional` tool.
+
+        What is executed commits together with the outcome, or not at all.
+        """
+        if self._connection is None:
+            raise Refused(what=f"op.connection in {self._tool.name}", why="declare effect='transactional'")
+        return self._connection
+
+    def raise_if_lost(self) -> None:
+        """Raise NotSent when the run is no longer ours or the attempt was told to stop.
+
+        Do not begin what cannot be recorded.
+        """
+        if self._seam.journal.grip.lost or self._seam.closed:
+            raise NotSent("the run is not ours any more")
+
+    def guard(self) -> None:
+        """Raise NotSent when the send window is over. Call it right before bytes go out; the HTTP transport does."""
+        self.raise_if_lost()
+        if self._send_until is not None and self._seam.kit.clock.boottime() > self._send_until:
+            raise NotSent("the send window is over")
+
+
+# The operation that the running code sends, for transports that guard the moment before bytes go out.
+sending: ContextVar[Operation[object] | None] = ContextVar("outlive_operation", default=None)

@@ -1,0 +1,317 @@
+"""`Run`: what agent code holds. Every durable thing that an agent does goes through one of its methods."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Generic, ParamSpec, TypeVar, cast, overload
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+from pydantic import BaseModel
+from typing_extensions import TypeVar as DefaultTypeVar
+
+from outlive.engine.attempt import Attempt, current
+from outlive.engine.branches import Branches, Start, close_unused, numbered, unique
+from outlive.engine.callables import caller_line, run_callable
+from outlive.engine.calls import Asked, Repeatable, repeat, told
+from outlive.engine.definition import STEP_TIMEOUT, Tool, ToolSpec
+from outlive.engine.failures import clean
+from outlive.engine.journal import Item
+from outlive.engine.operation import Facts, Operation
+from outlive.engine.replay import show
+from outlive.engine.send import Policy, Send, shielded
+from outlive.engine.transact import Transact
+from outlive.engine.turns import Turns
+from outlive.log import kinds
+from outlive.log.canonical import canonical
+from outlive.log.codec import codec_of
+from outlive.log.fold import Call
+from outlive.model.errors import Refused
+from outlive.model.function import UserFunction
+from outlive.model.operation import Retry
+from outlive.model.signals import Unwind
+
+P = ParamSpec("P")
+R = TypeVar("R")
+I = TypeVar("I")  # noqa: E741 - as the public surface names it
+A = TypeVar("A")
+B = TypeVar("B")
+S = TypeVar("S", bound=BaseModel)
+D = DefaultTypeVar("D", default=None)
+
+log = logging.getLogger("outlive.run")
+
+# Steps are repeated only on request: an error in a computation will not go away by itself.
+_STEP_RETRY = Retry(attempts=1)
+
+# What a coroutine of ours calls, so that branches can be keyed by it and not by their place.
+_names: WeakKeyDictionary[Awaitable[object], str] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `run.options` changes for one call."""
+
+    name: str | None = None
+    timeout: timedelta | None = None
+    retry: Retry | None = None
+
+
+class QuietOnReplay(logging.LoggerAdapter[logging.Logger]):
+    """A standard logger with the run's id, silent while recorded calls are being repeated."""
+
+    def __init__(self, run: Run[object]) -> None:
+        super().__init__(log, {"run": run.id})
+        self._run = run
+
+    def isEnabledFor(self, level: int) -> bool:
+        return not self._run.replaying and super().isEnabledFor(level)
+
+    def process(self, msg: object, kwargs: MutableMapping[str, object]) -> tuple[object, MutableMapping[str, object]]:
+        return f"[{self._run.id}] {msg}", {**kwargs, "extra": self.extra}
+
+
+class Run(Generic[D]):
+    """One task, as the agent that does it sees it.
+
+    Await one call at a time in a scope; for several at once use `gather`, `map` or `first`. After a crash the agent is
+    called again and every recorded call returns what it returned before. `version` is the version of the agent that
+    started the run; `replaying` says that the next call is a recorded one.
+    """
+
+    def __init__(self, attempt: Attempt, deps: D, version: str, options: Options | None = None) -> None:
+        self.id: str = attempt.journal.row.id
+        self.version = version
+        self.deps = deps
+        self.log = QuietOnReplay(cast("Run[object]", self))
+        self._attempt = attempt
+        self._options = options or Options()
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the scope that asks still has recorded calls before it."""
+        scope = current.get(None)
+        return scope is not None and not scope.cursor.exhausted
+
+    def options(
+        self, *, name: str | None = None, timeout: timedelta | None = None, retry: Retry | None = None
+    ) -> Run[D]:
+        """The same run, with other options for the call that follows: `await run.options(timeout=…).call(…)`."""
+        changed = replace(
+            self._options, name=name or self._options.name, timeout=timeout or self._options.timeout,
+            retry=retry or self._options.retry,
+        )  # fmt: skip
+        return Run(self._attempt, self.deps, self.version, changed)
+
+    # ---- calls
+
+    @overload
+    def step(
+        self, fn: Callable[P, Coroutine[object, object, R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[object, object, R]: ...
+    @overload
+    def step(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]: ...
+    def step(self, fn: UserFunction, /, *args: object, **kwargs: object) -> Coroutine[object, object, object]:
+        """A call that is harmless to repeat; its result is recorded once. A plain `def` runs on a thread.
+
+        Default time-out 1 min, no retries. Raises StepFailed; BadArguments and Refused for what cannot be recorded.
+        """
+        name = self._options.name or str(getattr(fn, "__name__", type(fn).__name__))
+        return _named(self._step(name, fn, args, kwargs, caller_line()), name)
+
+    def call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
+        """Use a tool. What happens after a crash is what the tool's effect says.
+
+        Raises the exceptions that the tool declares, ToolFailed when it is known not to have acted, Abandoned when a
+        person gave up on it. While it is in doubt the run waits.
+        """
+        if not isinstance(tool, ToolSpec):
+            raise Refused(
+                what=f"call of {tool!r}", why="not a registered tool; use run.step, or register it with @app.tool"
+            )
+        work = self._call(tool, args, kwargs, caller_line())
+        return cast("Coroutine[object, object, R]", _named(work, tool.name))
+
+    async def _step(
+        self, name: str, fn: UserFunction, args: tuple[object, ...], kwargs: dict[str, object], line: str
+    ) -> object:
+        attempt = self._attempt
+        signature = attempt.step_signature(name, fn)
+        arguments = signature.bind(args, kwargs)
+        asked = self._asked(name, signature.encode(arguments), signature.digest_form(arguments), line)
+        with attempt.entering(asked.shown, line) as scope:
+            key, call = attempt.consume(scope, "step", name, asked.digest, asked.shown, line)
+            if call is None or not call.done:
+                positional, named = signature.spread(arguments)
+                what = Repeatable(
+                    asked, False, lambda _: run_callable(fn, *positional, **named), signature.result,
+                    self._options.timeout or STEP_TIMEOUT, self._options.retry or _STEP_RETRY,
+                )  # fmt: skip
+                call = await repeat(attempt, scope, key, what, call)
+            return told(call, signature.result, ())
+
+    async def _call(self, tool: ToolSpec, args: tuple[object, ...], kwargs: dict[str, object], line: str) -> object:
+        attempt, signature = self._attempt, tool.signature
+        arguments = signature.bind(args, kwargs)
+        asked = self._asked(tool.name, signature.encode(arguments), signature.digest_form(arguments), line)
+        policy = Policy(self._options.timeout or tool.policy.timeout, self._options.retry or tool.policy.retry)
+        with attempt.entering(asked.shown, line) as scope:
+            key, call = attempt.consume(scope, "operation", tool.name, asked.digest, asked.shown, line)
+            if call is None or not call.done:
+                send = Send(attempt, scope, tool, policy, asked, key, arguments)
+                call = await shielded(scope, self._perform(send, call))
+            return told(call, signature.result, tool.policy.raises)
+
+    async def _perform(self, send: Send, call: Call | None) -> Call:
+        """What is recorded decides how the call goes on; what the tool declares, how it begins."""
+        effect = send.tool.policy.effect
+        if call is not None and call.sent is not None and call.sent.effect != "transactional":
+            return await send.run(call)
+        if effect == "read":
+            return await repeat(send.attempt, send.scope, send.key, self._read(send), call)
+        if effect == "transactional":
+            return await Transact(send).run(call)
+        return await send.run(call)
+
+    def _read(self, send: Send) -> Repeatable:
+        tool, attempt = send.tool, send.attempt
+
+        async def body(number: int) -> object:
+            facts = Facts(send.key, attempt.digest(send.key.encode()), number, dict(send.arguments))
+            op: Operation[object] = Operation(attempt, tool, attempt.kit.deps, facts)
+            if attempt.kit.on_send is not None:
+                attempt.kit.on_send(tool, send.key, send.arguments)
+            positional, named = tool.signature.spread(send.arguments)
+            return await run_callable(tool.fn, op, *positional, **named)
+
+        policy = send.policy
+        return Repeatable(
+            send.asked, True, body, tool.signature.result, policy.timeout, policy.retry, tool.policy.raises
+        )
+
+    def _asked(self, name: str, text: str, form: bytes, line: str) -> Asked:
+        scrub = self._attempt.kit.scrubber.scrub
+        return Asked(name, self._attempt.digest(form), scrub(show(name, text)), line)
+
+    # ---- scopes
+
+    @overload
+    async def gather(self, a: Awaitable[A], /) -> tuple[A]: ...
+    @overload
+    async def gather(self, a: Awaitable[A], b: Awaitable[B], /) -> tuple[A, B]: ...
+    @overload
+    async def gather(self, *each: Awaitable[A]) -> tuple[A, ...]: ...
+    async def gather(self, *each: Awaitable[object]) -> tuple[object, ...]:
+        """Several calls at once, each in a scope of its own, keyed by what it calls. Results in order.
+
+        When one raises, the others are cancelled (an operation that may have been sent reaches its record first) and
+        that exception is raised.
+        """
+        keys = numbered([_name_of(one) for one in each])
+        results = await self._branch("gather", dict(zip(keys, each, strict=True)), caller_line())
+        return tuple(results[key] for key in keys)
+
+    async def map(
+        self, fn: Callable[[I], Awaitable[R]], items: Iterable[I], /, *, key: Callable[[I], str], limit: int = 10
+    ) -> list[R]:
+        """`fn` of each item, at most `limit` at once, each in a scope named by `key(item)`.
+
+        Results in order of items.
+        """
+        line = caller_line()
+        listed = list(items)
+        keys = [key(item) for item in listed]
+        unique(keys, "run.map")
+
+        def start(item: I) -> Start:
+            return lambda: fn(item)
+
+        starts = {name: start(item) for name, item in zip(keys, listed, strict=True)}
+        results = await Branches(self._attempt, "map", starts, limit).run(line)
+        return [cast(R, results[name]) for name in keys]
+
+    async def first(self, **events: Awaitable[object]) -> tuple[str, object]:
+        """The name and result of the branch that ends first; the others are cancelled. Raises what the first raised."""
+        if not events:
+            raise Refused(what="run.first()", why="it needs at least one branch")
+        results = await self._branch("first", dict(events), caller_line())
+        return next(iter(results.items()))
+
+    async def _branch(self, ends: str, awaitables: dict[str, Awaitable[object]], line: str) -> dict[str, object]:
+        begun = False
+
+        def start(one: Awaitable[object]) -> Start:
+            def begin() -> Awaitable[object]:
+                nonlocal begun
+                begun = True
+                return one
+
+            return begin
+
+        try:
+            starts = {name: start(one) for name, one in awaitables.items()}
+            return await Branches(self._attempt, "first" if ends == "first" else "gather", starts).run(line)
+        except (Unwind, Exception):
+            if not begun:
+                close_unused([one for one in awaitables.values() if isinstance(one, Coroutine)])
+            raise
+
+    # ---- values, events, turns
+
+    def now(self) -> datetime:
+        """The time, recorded: the same on every replay. UTC."""
+        moment = datetime.fromtimestamp(self._attempt.kit.time.now() / 1000, UTC)
+        return cast(datetime, self._value("now", datetime, moment, caller_line()))
+
+    def random(self) -> float:
+        """A number in [0, 1), recorded."""
+        return cast(float, self._value("random", float, self._attempt.kit.clock.random(), caller_line()))
+
+    def uuid(self) -> UUID:
+        """A random UUID, recorded."""
+        drawn = UUID(hex=self._attempt.kit.clock.token(), version=4)
+        return cast(UUID, self._value("uuid", UUID, drawn, caller_line()))
+
+    def _value(self, name: str, kind: type[object], fresh: object, line: str) -> object:
+        attempt, codec = self._attempt, codec_of(kind)
+        with attempt.entering(f"run.{name}()", line) as scope:
+            key, call = attempt.consume(scope, "value", name, "", f"run.{name}()", line)
+            if call is not None:
+                return codec.decode(call.payload or "null", where=f"the value of run.{name}()")
+            text = codec.encode(fresh, where=f"run.{name}()")
+            fact = kinds.Value(name=name, shown=f"run.{name}()")
+            # Nobody outside can see it before the next append, which carries it.
+            attempt.journal.buffer(Item(fact, scope.name, key, text))
+            return codec.decode(text, where=f"the value of run.{name}()")
+
+    async def emit(self, name: str, data: BaseModel) -> None:
+        """An event for whoever follows the run; committed before anyone sees it, and never repeated."""
+        line, attempt = caller_line(), self._attempt
+        codec = codec_of(type(data))
+        text = clean(attempt.kit.scrubber, codec, codec.encode(data, where=f"event {name}"), f"event {name}")
+        asked = self._asked(f"emit:{name}", text, canonical(data), line)
+        with attempt.entering(asked.shown, line) as scope:
+            key, call = attempt.consume(scope, "emit", asked.name, asked.digest, asked.shown, line)
+            if call is None:
+                await attempt.gate(scope)
+                fact = kinds.Emitted(name=asked.name, digest=asked.digest, shown=asked.shown)
+                scope.executing = True
+                await attempt.journal.append(Item(fact, scope.name, key, text))
+                scope.executing = False
+                await attempt.recorded(scope)
+
+    def turns(self, initial: S) -> Turns[S]:
+        """The loop of a long run: `async for state in run.turns(State()):`. See `Turns`."""
+        return Turns(self._attempt, initial)
+
+
+def _named(work: Coroutine[object, object, R], name: str) -> Coroutine[object, object, R]:
+    _names[work] = name
+    return work
+
+
+def _name_of(one: Awaitable[object]) -> str:
+    return _names.get(one) or str(getattr(one, "__name__", type(one).__name__))

@@ -1,0 +1,271 @@
+"""How an operation of an `idempotent` or `external` tool is driven: intent, send, record, retry, settle.
+
+The machine reads only what is recorded (`Call.sent`), so that going on live and going on after a crash are the same
+code. Before a send there is an intent; after it a record, or the operation is in doubt. Nothing is sent after
+`send_by`, which is never later than the authority that this worker can prove.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from datetime import timedelta
+
+from outlive.engine import failures
+from outlive.engine.attempt import Attempt, Scope
+from outlive.engine.callables import run_callable, until_done
+from outlive.engine.calls import Asked, Got, execute
+from outlive.engine.definition import ToolSpec
+from outlive.engine.inbox import EVIDENCE
+from outlive.engine.journal import Also, Item
+from outlive.engine.operation import Facts, Operation, sending
+from outlive.engine.settle import settle
+from outlive.log import kinds
+from outlive.log.canonical import digest
+from outlive.log.fold import Call, Sent
+from outlive.model.errors import StoreError
+from outlive.model.function import UserFunction
+from outlive.model.operation import Effect, Retry
+from outlive.model.signals import NotSent, Unwind
+from outlive.store.port import Message
+
+log = logging.getLogger("outlive.operation")
+
+_TESTIFY_TRIES = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The tool's policy with what the call's options changed."""
+
+    timeout: timedelta
+    retry: Retry
+
+
+def operation_key(attempt: Attempt, scope: str, key: str) -> tuple[str, str]:
+    """Id and idempotency key of a call: stable over re-sends and a lost commit, silent about the arguments."""
+    parts = (attempt.journal.row.origin, str(attempt.fold.window), scope, key)
+    full = digest(attempt.key, b"operation", *(part.encode() for part in parts))
+    return f"op-{full[:20]}", full
+
+
+async def shielded(scope: Scope, work: Coroutine[object, object, Call]) -> Call:
+    """Run an operation so that a cancellation of the waiting code cannot cut it short of its record."""
+    task = asyncio.ensure_future(work)
+    scope.shielded = True
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await until_done(task)
+        raise
+    finally:
+        scope.shielded = False
+
+
+class Send:
+    """Drives one operation of an `idempotent` or `external` tool to its outcome."""
+
+    def __init__(
+        self, attempt: Attempt, scope: Scope, tool: ToolSpec, policy: Policy, asked: Asked, key: str,
+        arguments: dict[str, object],
+    ) -> None:  # fmt: skip
+        self.attempt, self.scope, self.tool, self.policy = attempt, scope, tool, policy
+        self.asked, self.key, self.arguments = asked, key, arguments
+
+    async def run(self, call: Call | None) -> Call:
+        """From whatever is recorded to the outcome. Raises Unwind where the run is unloaded before."""
+        if call is None or call.sent is None:
+            call = await self._send(call)
+        while not call.done:
+            sent = call.sent
+            assert sent is not None
+            if sent.status == "unknown":
+                await settle(self, call, sent)
+            elif sent.status == "pending" and not self.dedupes(sent):
+                await self.record(self.doubt(call, sent, "its worker was lost, and the other side dedupes no longer"))
+            elif sent.status in ("absent", "retrying") and sent.spent >= self.policy.retry.attempts:
+                await self._give_up(call, sent)
+            else:
+                if sent.status == "retrying":
+                    await self.attempt.wait_until(self.scope, call.retry_at, f"retry of {self.asked.shown}")
+                call = await self._send(call)
+        await self.attempt.recorded(self.scope)
+        return call
+
+    def dedupes(self, sent: Sent) -> bool:
+        """Whether the other side still knows our key, so that repeating acts once at most."""
+        window_ms = self.tool.policy.dedupes_for.total_seconds() * 1000
+        return sent.effect == "idempotent" and self.attempt.kit.time.now() < sent.first_sent_at + window_ms
+
+    async def send_again(self, call: Call) -> None:
+        """One more attempt under the same key."""
+        await self._send(call)
+
+    async def record(self, *facts: kinds.Fact, payload: str | None = None, progress: bool = False) -> None:
+        """Append facts about this operation; the payload belongs to the last."""
+        items = [Item(fact, self.scope.name, self.key) for fact in facts]
+        items[-1] = Item(facts[-1], self.scope.name, self.key, payload)
+        await self.attempt.journal.append(*items, also=Also(progress=progress))
+
+    def text(self) -> str:
+        """The arguments as they are written down: by parameter name, scrubbed."""
+        text = self.tool.signature.encode(self.arguments)
+        scrubbed = self.attempt.kit.scrubber.scrub(text)
+        return text if scrubbed == text else json.dumps({"scrubbed": scrubbed})
+
+    def operation(self, sent: Sent, number: int, *, send_until: float | None) -> Operation[object]:
+        """The object that tool code or a look-up holds."""
+        kit = self.attempt.kit
+        facts = Facts(sent.id, sent.key, number, dict(self.arguments), dict(sent.notes), sent.send_by)
+        return Operation(self.attempt, self.tool, kit.deps, facts, send_until=send_until)
+
+    async def _send(self, call: Call | None) -> Call:
+        attempt, kit = self.attempt, self.attempt.kit
+        await attempt.gate(self.scope)
+        await attempt.journal.grip.ensure(kit.lease_s / 3)
+        now, until = kit.clock.boottime(), kit.lease_s / 3
+        send_until = now + min(until, attempt.journal.grip.remaining())
+        self.scope.executing = True
+        try:
+            await self._intent(call, send_until - now)
+            call = attempt.fold.keys[self.key]
+            sent = call.sent
+            assert sent is not None
+            got, late = await self._execute(call, sent, send_until)
+            try:
+                await self._recorded(call, sent, got, late)
+            except Unwind:
+                await self._testify(call, sent, got)
+                raise
+        finally:
+            self.scope.executing = False
+            attempt.changed.set()
+        return call
+
+    async def _intent(self, call: Call | None, window_s: float) -> None:
+        attempt, now = self.attempt, self.attempt.kit.time.now()
+        effect: Effect = self.tool.policy.effect
+        assert effect in ("idempotent", "external")
+        first = call is None or call.sent is None
+        id, key = operation_key(attempt, self.scope.name, self.key)
+        sent = call.sent if call is not None else None
+        fact = kinds.Intent(
+            name=self.asked.name, digest=self.asked.digest, shown=self.asked.shown,
+            operation=sent.id if sent else id, effect=effect, idempotency_key=sent.key if sent else key,
+            attempt=(call.attempt if call is not None else 0) + 1, send_by=now + int(window_s * 1000),
+            first_sent_at=sent.first_sent_at if sent else now,
+            timeout_ms=int(self.policy.timeout.total_seconds() * 1000),
+        )  # fmt: skip
+        await self.record(fact, payload=self.text() if first else None)
+
+    async def _execute(self, call: Call, sent: Sent, send_until: float) -> tuple[Got, bool]:
+        """Run the body. The second answer says that the window was over before anything was sent."""
+        op = self.operation(sent, call.attempt, send_until=send_until)
+
+        async def body(number: int) -> object:
+            positional, named = self.tool.signature.spread(self.arguments)
+            before = sending.set(op)
+            try:
+                if self.attempt.kit.on_send is not None:
+                    self.attempt.kit.on_send(self.tool, sent.id, self.arguments)
+                return await run_callable(guarded(op, self.tool.fn), op, *positional, **named)
+            finally:
+                sending.reset(before)  # a look-up that follows in this task is no send
+
+        got = await execute(
+            self.attempt, body, call.attempt, self.tool.signature.result, self.policy.timeout, self.tool.name
+        )
+        late = isinstance(got.raised, NotSent) and self.attempt.kit.clock.boottime() > send_until
+        return got, late
+
+    async def _recorded(self, call: Call, sent: Sent, got: Got, late: bool) -> None:
+        """Write what an execution gave, as what it says about the effect."""
+        policy, number = self.tool.policy, call.attempt
+        error = got.error
+        if error is None:
+            fact = kinds.Outcome(operation=sent.id, attempt=number, status="succeeded", how="call")
+            await self.record(fact, payload=got.text, progress=True)
+        elif got.raised is not None and isinstance(got.raised, policy.raises):
+            fact = kinds.Outcome(operation=sent.id, attempt=number, status="raised", how="call", error=error)
+            await self.record(fact, progress=True)
+        elif got.raised is not None and isinstance(got.raised, (NotSent, *policy.not_sent)):
+            delay = self.policy.retry.delay_ms(
+                sent.spent + 1, self.attempt.kit.clock.random(), failures.retry_after(got.raised)
+            )
+            retry_at = 0 if late else self.attempt.kit.time.now() + delay
+            await self.record(
+                kinds.NotActed(operation=sent.id, attempt=number, error=error, retry_at=retry_at, free=late)
+            )
+        else:
+            await self.record(self.doubt(call, sent, f"{error.type}: {error.message}"))
+
+    def doubt(self, call: Call, sent: Sent, why: str) -> kinds.InDoubt:
+        """The call has ended here without saying whether it acted: from when on can *did not happen* be believed."""
+        ended = max(sent.send_by, self.attempt.kit.time.now())
+        not_before = ended + sent.timeout_ms + int(self.tool.policy.settle_after.total_seconds() * 1000)
+        again_at = 0
+        if sent.effect == "idempotent":
+            again_at = self.attempt.kit.time.now() + self.policy.retry.delay_ms(
+                call.attempt, self.attempt.kit.clock.random()
+            )
+        return kinds.InDoubt(
+            operation=sent.id, attempt=call.attempt, why=why, not_before=not_before, again_at=again_at
+        )  # fmt: skip
+
+    async def _give_up(self, call: Call, sent: Sent) -> None:
+        error = call.error or kinds.ErrorRecord(
+            type="DidNotHappen", message="it did not happen, and its retries are spent"
+        )
+        await self.record(
+            kinds.Outcome(operation=sent.id, attempt=call.attempt, status="failed", how="call", error=error),
+            progress=True,
+        )
+
+    async def _testify(self, call: Call, sent: Sent, got: Got) -> None:
+        """The run is not ours any more, but we know what our call answered: leave it as evidence for the new owner."""
+        attempt = self.attempt
+        answer = (
+            "succeeded" if got.error is None else "raised" if isinstance(got.raised, self.tool.policy.raises) else ""
+        )
+        if not answer:
+            return
+        epoch = attempt.journal.grip.authority.epoch
+        body = {
+            "operation": sent.id, "attempt": call.attempt, "epoch": epoch, "answer": answer, "payload": got.text,
+            "error": got.error and {"type": got.error.type, "message": got.error.message, "data": got.error.data},
+        }  # fmt: skip
+        row = attempt.journal.row
+        key = f"{sent.id}:{call.attempt}:{epoch}"
+        message = Message(row.tenant, row.id, EVIDENCE, key, json.dumps(body))
+        for _ in range(_TESTIFY_TRIES):
+            try:
+                await attempt.journal.store.post(message, now=attempt.kit.clock.now())
+                break
+            except StoreError as error:
+                log.warning("run %s: evidence of %s could not be left: %s", row.id, self.asked.shown, error)
+                await attempt.kit.clock.sleep(1.0)
+        else:
+            log.error("run %s: evidence is lost: %s", row.id, message.body)
+            return
+        log.warning("run %s: %s answered after the lease was lost; left as evidence", row.id, self.asked.shown)
+
+
+def guarded(op: Operation[object], fn: UserFunction) -> UserFunction:
+    """The body of a tool with the send window checked first, on the thread that will send."""
+    if inspect.iscoroutinefunction(inspect.unwrap(fn)):
+
+        async def on_loop(*args: object, **kwargs: object) -> object:
+            op.guard()
+            return await run_callable(fn, *args, **kwargs)
+
+        return on_loop
+
+    def on_thread(*args: object, **kwargs: object) -> object:
+        op.guard()
+        return fn(*args, **kwargs)
+
+    return on_thread

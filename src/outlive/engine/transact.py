@@ -1,0 +1,110 @@
+"""How a `transactional` tool is driven.
+
+Effect and outcome in one commit, so it is never in doubt and needs no intent.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from outlive.engine import failures
+from outlive.engine.callables import run_callable
+from outlive.engine.calls import Got, execute
+from outlive.engine.journal import Also, Item
+from outlive.engine.operation import Facts, Operation
+from outlive.engine.send import Send, operation_key
+from outlive.log import kinds
+from outlive.log.fold import Call
+from outlive.model.errors import StoreError
+from outlive.store.port import Transaction
+
+log = logging.getLogger("outlive.operation")
+
+
+class Transact:
+    """Drives a `transactional` tool: effect and outcome in one commit, so it is never in doubt and needs no intent."""
+
+    def __init__(self, send: Send) -> None:
+        self._of = send
+
+    async def run(self, call: Call | None) -> Call:
+        """Execute until there is an outcome; a failed attempt has left nothing behind."""
+        of, attempt = self._of, self._of.attempt
+        number = call.attempt if call is not None else 0
+        if call is not None and call.retry_at:
+            await attempt.wait_until(of.scope, call.retry_at, f"retry of {of.asked.shown}")
+        while True:
+            number += 1
+            await attempt.gate(of.scope)
+            await attempt.journal.grip.ensure(attempt.kit.lease_s / 3)
+            of.scope.executing = True
+            try:
+                got = await self._once(number)
+                if got is not None and await self._again(number, got):
+                    continue
+            finally:
+                of.scope.executing = False
+                attempt.changed.set()
+            await attempt.recorded(of.scope)
+            return attempt.fold.keys[of.key]
+
+    async def _once(self, number: int) -> Got | None:
+        """None when effect and outcome are committed; otherwise what went wrong, with nothing written."""
+        of, attempt = self._of, self._of.attempt
+        # The database's write lock is held meanwhile: renewals wait for it too, so it must be well inside the lease.
+        timeout = min(of.policy.timeout, timedelta(seconds=attempt.kit.lease_s / 3))
+        while True:
+            try:
+                async with attempt.journal.exclusive(), attempt.journal.store.transaction() as transaction:
+                    got = await self._execute(transaction, number, timeout)
+                    if got.error is not None:
+                        return got
+                    done = Item(self._done(number), of.scope.name, of.key, got.text)
+                    if await attempt.journal.append_within(transaction, done, also=Also(progress=True)):
+                        return None
+            except StoreError as error:
+                log.warning("run %s: nothing was written, trying again: %s", attempt.journal.row.id, error)
+                attempt.journal.forget(of.key)
+                await attempt.kit.clock.sleep(0.2)
+                await attempt.journal.grip.ensure()
+
+    async def _execute(self, transaction: Transaction, number: int, timeout: timedelta) -> Got:
+        of, attempt = self._of, self._of.attempt
+        id, key = operation_key(attempt, of.scope.name, of.key)
+        facts = Facts(id, key, number, dict(of.arguments))
+        op: Operation[object] = Operation(attempt, of.tool, attempt.kit.deps, facts, connection=transaction)
+
+        async def body(number: int) -> object:
+            positional, named = of.tool.signature.spread(of.arguments)
+            if attempt.kit.on_send is not None:
+                attempt.kit.on_send(of.tool, id, of.arguments)
+            return await run_callable(of.tool.fn, op, *positional, **named)
+
+        return await execute(attempt, body, number, of.tool.signature.result, timeout, of.tool.name)
+
+    async def _again(self, number: int, got: Got) -> bool:
+        """Record a failure and wait for the next attempt (True), or record the outcome (False)."""
+        of, attempt = self._of, self._of.attempt
+        declared = isinstance(got.raised, of.tool.policy.raises)
+        if got.error is None or got.raised is None or declared or number >= of.policy.retry.attempts:
+            await of.record(self._done(number, got.error, declared), progress=True)
+            return False
+        delay = of.policy.retry.delay_ms(number, attempt.kit.clock.random(), failures.retry_after(got.raised))
+        retry_at = attempt.kit.time.now() + delay
+        tried = kinds.StepTried(
+            name=of.asked.name, digest=of.asked.digest, shown=of.asked.shown, attempt=number, tool=True,
+            error=got.error, retry_at=retry_at,
+        )  # fmt: skip
+        await of.record(tried)
+        of.scope.executing = False
+        await attempt.wait_until(of.scope, retry_at, f"retry of {of.asked.shown}")
+        return True
+
+    def _done(self, number: int, error: kinds.ErrorRecord | None = None, declared: bool = False) -> kinds.Done:
+        of = self._of
+        id, key = operation_key(of.attempt, of.scope.name, of.key)
+        return kinds.Done(
+            name=of.asked.name, digest=of.asked.digest, shown=of.asked.shown, operation=id, idempotency_key=key,
+            attempt=number, arguments=of.text(), error=error, declared=declared,
+        )  # fmt: skip

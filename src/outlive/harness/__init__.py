@@ -1,0 +1,1 @@
+"""Harnesses: what turns a run into turns of model and tool calls. Replaceable between two claims."""

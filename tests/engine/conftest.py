@@ -1,0 +1,16 @@
+"""Fixtures of the engine's tests."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine import subject
+from tests.engine.rig import Rig, rig_at
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    subject.reset()
+    async with rig_at(tmp_path) as made:
+        yield made

@@ -1,0 +1,576 @@
+"""Operations: recorded before they are sent, never blindly repeated, never silently in doubt."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from datetime import timedelta
+
+import pytest
+
+from outlive import DidNotHappen, Happened, NotSent, Operation, Outlive, Retry, Run, Unclear
+from outlive.app.decide import resolve
+from outlive.engine.control import Control
+from outlive.engine.inbox import EVIDENCE
+from outlive.engine.worker import owner_name
+from outlive.errors import Abandoned, BadArguments, NotInDoubt, Refused, TooEarly, ToolFailed, UnknownOperation
+from outlive.model.ids import DEFAULT_TENANT, RunId
+from outlive.store.port import Message
+from tests.engine.rig import Rig
+from tests.engine.subject import (
+    RUN,
+    Answer,
+    Body,
+    act,
+    base,
+    begin,
+    charge,
+    does,
+    look,
+    note_down,
+    on_thread,
+    put,
+    reset,
+)
+
+
+async def pays(run: Run[None]) -> object:
+    return await run.call(charge, "inv-7")
+
+
+async def acts(run: Run[None]) -> object:
+    return await run.call(act, "it")
+
+
+async def _lost(op: Operation[None]) -> str:
+    raise ConnectionResetError("the answer was lost")
+
+
+def control(rig: Rig) -> Control:
+    return Control(rig.store, rig.clock, owner_name(rig.clock))
+
+
+async def decide(rig: Rig, word: str, outcome: str | None = None) -> None:
+    (operation,) = await rig.operations(RUN)
+    await resolve(
+        control(rig), base.registry, DEFAULT_TENANT, RUN, operation.id[:8], word, who="ada", why="she looked",  # type: ignore[arg-type]
+        outcome=outcome,
+    )  # fmt: skip
+
+
+async def test_the_intent_is_in_the_log_before_the_tool_runs(rig: Rig) -> None:
+    seen: list[list[str]] = []
+
+    async def tool(op: Operation[None]) -> str:
+        seen.append(await rig.kinds(RUN))
+        (row,) = await rig.operations(RUN)
+        assert (row.status, row.key, row.id) == ("pending", op.key, op.id)
+        return "ok"
+
+    does.tool = tool
+    await rig.settle(await begin(rig, acts))
+    assert seen == [["started", "intent"]]
+
+
+async def test_not_sent_is_retried_with_the_same_key_as_durable_timers_and_bounded(rig: Rig) -> None:
+    keys: list[str] = []
+
+    async def tool(op: Operation[None]) -> str:
+        keys.append(op.key)
+        raise NotSent("the other side refuses")
+
+    async def body(run: Run[None]) -> object:
+        try:
+            return await run.call(act, "it")
+        except ToolFailed as error:
+            return f"{error.type}: {error.message}"
+
+    does.tool = tool
+    row = await rig.until_ended(await begin(rig, body), RUN)
+    assert row.status == "succeeded"
+    assert len(keys) == 3
+    assert len(set(keys)) == 1
+    assert (await rig.kinds(RUN)).count("suspended") == 2
+    assert (await rig.operations(RUN))[0].status == "failed"
+
+
+async def test_retry_after_of_the_other_side_is_honoured(rig: Rig) -> None:
+    class Busy(NotSent):
+        retry_after = 90
+
+    async def tool(op: Operation[None]) -> str:
+        raise Busy("429")
+
+    does.tool = tool
+    await rig.settle(await begin(rig, acts))
+    wake = await rig.store.next_wake(now=rig.clock.now())
+    assert wake is not None
+    assert 89_000 < wake <= 90_000
+
+
+async def test_an_external_call_without_an_answer_is_unknown_and_blocks(rig: Rig) -> None:
+    does.tool = _lost
+    worker = await begin(rig, acts)
+    await rig.settle(worker)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "operation in doubt")
+    assert 'act(what="it")' in row.detail
+    await rig.pass_time(worker, timedelta(days=3))
+    assert len(rig.sent) == 1, "time alone never repeats it"
+
+
+async def test_an_unserialisable_result_leaves_the_effect_in_doubt(rig: Rig) -> None:
+    async def tool(op: Operation[None]) -> str:
+        return object()  # type: ignore[return-value]
+
+    does.tool = tool
+    await rig.settle(await begin(rig, acts))
+    (operation,) = await rig.operations(RUN)
+    assert operation.status == "unknown"
+    assert "NotSerialisable" in operation.error or "NotSerialisable" in (await rig.lines(RUN))[-2].text
+
+
+async def test_a_look_up_that_says_it_happened_settles_it(rig: Rig) -> None:
+    async def answer(op: Operation[None]) -> Answer:
+        assert op.arguments == {"what": "inv-7"}
+        return Happened("charge-1", note="found by key")
+
+    does.tool, does.look_up = _lost, answer
+    row = await rig.until_ended(await begin(rig, pays), RUN)
+    assert row.status == "succeeded"
+    (operation,) = await rig.operations(RUN)
+    assert (operation.status, operation.how, operation.outcome) == ("succeeded", "lookup", '"charge-1"')
+    assert len(rig.sent) == 1
+
+
+async def test_did_not_happen_is_believed_only_when_no_request_can_be_on_its_way(rig: Rig) -> None:
+    asked: list[int] = []
+
+    async def answer(op: Operation[None]) -> Answer:
+        asked.append(rig.clock.now())
+        return DidNotHappen()
+
+    calls = 0
+
+    async def tool(op: Operation[None]) -> str:
+        nonlocal calls
+        calls += 1
+        return await _lost(op) if calls == 1 else "paid"
+
+    does.tool, does.look_up = tool, answer
+    worker = await begin(rig, pays)
+    began = rig.clock.now()
+    await rig.settle(worker)
+    (operation,) = await rig.operations(RUN)
+    # The send window (a third of the lease), the time-out of the call (20 s) and settle_after (5 s).
+    assert operation.not_before - began == 10_000 + 20_000 + 5_000
+    await rig.pass_time(worker, timedelta(seconds=34))
+    assert len(rig.sent) == 1
+    await rig.pass_time(worker, timedelta(seconds=1))
+    assert len(rig.sent) == 2
+    assert (await rig.row(RUN)).status == "succeeded"
+    assert [line.text for line in await rig.lines(RUN) if line.kind == "lookup"][0].endswith("may still be on its way")
+
+
+async def test_unclear_look_ups_are_bounded_and_then_a_person_decides(rig: Rig) -> None:
+    async def answer(op: Operation[None]) -> Answer:
+        raise TimeoutError("the ledger is down")
+
+    does.tool, does.look_up = _lost, answer
+    row = await rig.until_ended(await begin(rig, pays), RUN)
+    assert (row.status, row.reason) == ("blocked", "operation in doubt")
+    assert "10 look-ups gave no answer" in row.detail
+    assert (await rig.kinds(RUN)).count("lookup") == 10
+
+
+async def test_a_look_up_whose_outcome_does_not_fit_is_unclear(rig: Rig) -> None:
+    async def answer(op: Operation[None]) -> Answer:
+        return Happened(12)  # type: ignore[arg-type]
+
+    does.tool, does.look_up = _lost, answer
+    await rig.settle(await begin(rig, pays))
+    assert (await rig.operations(RUN))[0].status == "unknown"
+
+
+# ---- a person decides
+
+
+async def test_a_person_says_it_happened(rig: Rig) -> None:
+    does.tool = _lost
+    worker = await begin(rig, acts)
+    await rig.settle(worker)
+    with pytest.raises(BadArguments, match="JSON of its result type"):
+        await decide(rig, "happened", "12")
+    await decide(rig, "happened", '"by hand"')
+    row = await rig.until_ended(worker, RUN)
+    assert row.status == "succeeded"
+    (resolution,) = [line for line in await rig.lines(RUN) if line.kind == "resolution"]
+    assert "happened, says ada: she looked" in resolution.text
+    assert len(rig.sent) == 1
+    with pytest.raises(NotInDoubt):
+        await decide(rig, "abandon")
+    with pytest.raises(UnknownOperation):
+        await resolve(control(rig), base.registry, DEFAULT_TENANT, RUN, "op-zzz", "abandon", who="a", why="b")
+
+
+async def test_a_person_says_it_did_not_happen_but_not_too_early(rig: Rig) -> None:
+    calls = 0
+
+    async def tool(op: Operation[None]) -> str:
+        nonlocal calls
+        calls += 1
+        return await _lost(op) if calls == 1 else "acted"
+
+    does.tool = tool
+    worker = await begin(rig, acts)
+    await rig.settle(worker)
+    with pytest.raises(TooEarly):
+        await decide(rig, "did-not-happen")
+    rig.clock.advance(timedelta(minutes=2))
+    await decide(rig, "did-not-happen")
+    assert (await rig.until_ended(worker, RUN)).status == "succeeded"
+    assert len(rig.sent) == 2
+
+
+async def test_a_person_abandons_it(rig: Rig) -> None:
+    async def body(run: Run[None]) -> object:
+        try:
+            return await run.call(act, "it")
+        except Abandoned as error:
+            return error.reason
+
+    does.tool = _lost
+    worker = await begin(rig, body)
+    await rig.settle(worker)
+    await decide(rig, "abandon")
+    row = await rig.until_ended(worker, RUN)
+    assert row.status == "succeeded"
+    assert (await rig.operations(RUN))[0].status == "abandoned"
+
+
+# ---- other effects
+
+
+async def test_an_idempotent_call_is_repeated_under_its_key_within_its_window(rig: Rig) -> None:
+    keys: list[str] = []
+
+    async def tool(op: Operation[None]) -> str:
+        keys.append(op.key)
+        return await _lost(op) if len(keys) < 3 else "put"
+
+    async def body(run: Run[None]) -> object:
+        return await run.call(put, "it")
+
+    does.tool = tool
+    assert (await rig.until_ended(await begin(rig, body), RUN)).status == "succeeded"
+    assert len(keys) == 3
+    assert len(set(keys)) == 1
+
+
+async def test_an_idempotent_call_past_its_window_is_treated_as_external(rig: Rig) -> None:
+    async def body(run: Run[None]) -> object:
+        return await run.call(put, "it")
+
+    await _crash(rig, body)
+    rig.clock.advance(timedelta(hours=2))
+    does.tool = _lost
+    second = rig.worker(rig.app(base))
+    await rig.take_over(second)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "operation in doubt")
+    assert len(rig.sent) == 1, "the other side has forgotten the key: it is not repeated"
+
+
+async def test_a_read_tool_is_repeated_and_leaves_one_entry(rig: Rig) -> None:
+    async def body(run: Run[None]) -> object:
+        return await run.call(look, "it")
+
+    tries = 0
+
+    async def tool(op: Operation[None]) -> str:
+        nonlocal tries
+        tries += 1
+        return await _lost(op) if tries == 1 else "seen"
+
+    does.tool = tool
+    assert (await rig.until_ended(await begin(rig, body), RUN)).status == "succeeded"
+    assert [kind for kind in await rig.kinds(RUN) if kind in ("intent", "attempt", "step")] == ["attempt", "step"]
+
+
+async def test_a_transactional_tool_writes_with_its_outcome_or_not_at_all(rig: Rig) -> None:
+    async def body(run: Run[None]) -> object:
+        return await run.call(note_down, "it")
+
+    tries = 0
+
+    async def tool(op: Operation[None]) -> str:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise ValueError("after the insert")
+        return "noted"
+
+    does.tool = tool
+    assert (await rig.until_ended(await begin(rig, body), RUN)).status == "succeeded"
+    async with rig.store.transaction() as transaction:
+        assert await transaction.execute("select count(*) from notes") == [(1,)]
+    assert (await rig.operations(RUN))[0].status == "succeeded"
+
+
+async def test_what_a_tool_may_not_do_is_refused_with_the_reason(rig: Rig) -> None:
+    said: list[str] = []
+
+    async def tool(op: Operation[None]) -> str:
+        try:
+            await op.note(a="b")
+        except Refused as error:
+            said.append(str(error))
+        try:
+            _ = op.connection
+        except Refused as error:
+            said.append(str(error))
+        return "ok"
+
+    async def body(run: Run[None]) -> object:
+        await run.call(look, "it")
+        return await run.call(note_down, "it")
+
+    does.tool = tool
+    await rig.until_ended(await begin(rig, body), RUN)
+    assert "read tool" in said[0]
+    assert "declare effect='transactional'" in said[1]
+    assert "op.connection" in said[2]
+
+
+async def test_notes_are_durable_before_the_call_goes_on(rig: Rig) -> None:
+    found: list[dict[str, str]] = []
+
+    async def tool(op: Operation[None]) -> str:
+        await op.note(intent="i-1")
+        assert (await rig.kinds(RUN))[-1] == "note"
+        return await _lost(op)
+
+    async def answer(op: Operation[None]) -> Answer:
+        found.append(op.notes)
+        return Happened("ok")
+
+    does.tool, does.look_up = tool, answer
+    await rig.until_ended(await begin(rig, pays), RUN)
+    assert found == [{"intent": "i-1"}]
+    assert (await rig.operations(RUN))[0].notes == {"intent": "i-1"}
+
+
+# ---- crashes, evidence
+
+
+async def _crash(rig: Rig, body: Body) -> None:
+    """A worker that dies while its call is in flight."""
+    in_flight = asyncio.Event()
+
+    async def hangs(op: Operation[None]) -> str:
+        in_flight.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    await begin(rig, body)
+    does.tool = hangs
+    await rig.crash(rig.mortal(rig.app(base)), in_flight)
+    assert (await rig.row(RUN)).status == "running"
+
+
+async def test_after_a_crash_an_external_operation_is_in_doubt_before_user_code_runs(rig: Rig) -> None:
+    await _crash(rig, acts)
+    entered: list[str] = []
+
+    async def body(run: Run[None]) -> object:
+        entered.append((await rig.operations(RUN))[0].status)
+        return await run.call(act, "it")
+
+    does.body = body
+    await rig.take_over(rig.worker(rig.app(base)))
+    assert entered[0] == "unknown"
+    assert len(rig.sent) == 1
+    assert (await rig.row(RUN)).reason == "operation in doubt"
+
+
+async def _evidence(rig: Rig, payload: str = '"late"', attempt: int = 1) -> None:
+    (operation,) = await rig.operations(RUN)
+    body = (
+        f'{{"operation":"{operation.id}","attempt":{attempt},"epoch":1,"answer":"succeeded","payload":{_quoted(payload)},'
+        f'"error":null}}'
+    )
+    message = Message(DEFAULT_TENANT, RunId(RUN), EVIDENCE, f"{operation.id}:{attempt}", body)
+    assert await rig.store.post(message, now=rig.clock.now())
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text)
+
+
+async def test_evidence_of_a_zombie_settles_what_is_in_doubt(rig: Rig) -> None:
+    await _crash(rig, acts)
+    worker = rig.worker(rig.app(base))
+    await rig.take_over(worker)
+    await _evidence(rig)
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "succeeded"
+    (operation,) = await rig.operations(RUN)
+    assert (operation.status, operation.how, operation.outcome) == ("succeeded", "evidence", '"late"')
+
+
+@pytest.mark.parametrize(("payload", "duplicates"), [('"paid twice"', 1), ('"paid"', 0)])
+async def test_evidence_against_a_verdict_of_absence_is_a_duplicate_that_blocks(
+    rig: Rig, payload: str, duplicates: int
+) -> None:
+    await _crash(rig, pays)
+
+    async def answer(op: Operation[None]) -> Answer:
+        return DidNotHappen()
+
+    async def tool(op: Operation[None]) -> str:
+        return "paid"
+
+    async def then_more(run: Run[None]) -> object:
+        await run.call(charge, "inv-7")
+        await _evidence(rig, payload)
+        await run.step(_nothing)
+        return "done"
+
+    does.tool, does.look_up, does.body = tool, answer, then_more
+    worker = rig.worker(rig.app(base))
+    await rig.take_over(worker)
+    await rig.until_ended(worker, RUN)
+    # The run had ended before the evidence was read, or the owner was told by a renewal: here the sweep takes it in.
+    await rig.settle(worker)
+    (operation,) = await rig.operations(RUN)
+    assert operation.duplicates == duplicates
+    (said,) = [line for line in await rig.lines(RUN) if line.kind == "evidence"]
+    assert said.text.endswith("duplicate" if duplicates else "confirms")
+
+
+async def test_a_run_that_is_told_while_it_runs_of_an_effect_too_many_does_not_end_well(rig: Rig) -> None:
+    await _crash(rig, pays)
+
+    async def answer(op: Operation[None]) -> Answer:
+        return DidNotHappen()
+
+    async def tool(op: Operation[None]) -> str:
+        return "paid"
+
+    told: list[str] = []
+
+    async def told_at_the_end(run: Run[None]) -> object:
+        paid = await run.call(charge, "inv-7")
+        if told:
+            return paid
+        told.append(paid)
+        await _evidence(rig, '"paid before"')
+        (drive,) = worker._drives.values()
+        drive.grip.on_unread()  # what a renewal does when it finds something in the inbox
+        while await rig.store.unread(DEFAULT_TENANT, RunId(RUN)):
+            pass
+        return paid
+
+    does.tool, does.look_up, does.body = tool, answer, told_at_the_end
+    worker = rig.worker(rig.app(base))
+    await rig.take_over(worker)
+    row = await rig.until_ended(worker, RUN)
+    assert (row.status, row.reason) == ("blocked", "duplicate effect")
+    assert "acted twice" in row.detail
+
+    # A person acknowledges it; the recorded outcome stands.
+    await control(rig).retry(row, who="ada", why="refunded by hand")
+    assert (await rig.until_ended(worker, RUN)).status == "succeeded"
+    assert len(rig.sent) == 2
+
+
+async def _nothing() -> None:
+    return None
+
+
+async def test_a_branch_in_doubt_blocks_the_run_although_another_won(rig: Rig) -> None:
+    async def body(run: Run[None]) -> object:
+        await run.first(quick=run.step(_nothing), other=run.call(act, "in doubt"))
+        return "success, it says"
+
+    does.tool = _lost
+    row = await rig.until_ended(await begin(rig, body), RUN)
+    assert (row.status, row.reason) == ("blocked", "operation in doubt")
+
+
+async def test_a_run_does_not_end_by_its_own_failure_while_an_operation_is_in_doubt(rig: Rig) -> None:
+    async def tool(op: Operation[None]) -> str:
+        await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0.05)
+        return await _lost(op)
+
+    async def body(run: Run[None]) -> object:
+        async with asyncio.timeout(0.01):
+            return await run.call(act, "in doubt")
+
+    does.tool = tool
+    row = await rig.until_ended(await begin(rig, body), RUN)
+    assert (row.status, row.reason) == ("blocked", "operation in doubt")
+
+
+# ---- what tools may declare
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        ({"settle_after": timedelta(0)}, "settle_after"),
+        ({"timeout": timedelta(0)}, "timeout or retry"),
+        ({"retry": Retry(attempts=0)}, "timeout or retry"),
+        ({"effect": "read", "reconcile": lambda op: None}, "never in doubt"),
+    ],
+)
+def test_a_policy_that_could_not_be_kept_is_refused(policy: dict[str, object], says: str) -> None:
+    app: Outlive[None] = Outlive()
+    with pytest.raises(Refused, match=says):
+        app.tool(**policy)(_tool)  # type: ignore[call-overload]
+
+
+async def _tool(op: Operation[None], what: str) -> str:
+    return what
+
+
+async def test_a_tool_can_be_tested_alone() -> None:
+    reset()
+
+    class Op:
+        arguments = {"what": "x"}
+
+    assert await act.test(Op(), "x") == "did x"
+
+
+async def test_a_tool_on_a_thread_is_over_when_its_thread_has_ended(rig: Rig) -> None:
+    """A time-out cannot stop a thread: while it runs the run is not released, and what it says late is evidence."""
+    release = threading.Event()
+    does.blocking = release
+
+    async def body(run: Run[None]) -> object:
+        return await run.options(timeout=timedelta(milliseconds=20)).call(on_thread, "it")
+
+    worker = await begin(rig, body)
+    await worker.claim()
+    idle = asyncio.ensure_future(worker.idle())
+    done, _ = await asyncio.wait([idle], timeout=0.1)
+    assert not done, "the time-out is over, the thread is not"
+    release.set()
+    await idle
+    (operation,) = await rig.operations(RUN)
+    assert operation.status == "unknown"
+
+
+def test_unclear_carries_its_note() -> None:
+    assert Unclear("why").note == "why"
+
+
+async def test_cancelling_oneself_inside_a_tool_is_an_error_like_any_other(rig: Rig) -> None:
+    async def tool(op: Operation[None]) -> str:
+        raise asyncio.CancelledError
+
+    does.tool = tool
+    await rig.settle(await begin(rig, acts))
+    assert (await rig.operations(RUN))[0].status == "unknown"

@@ -1,0 +1,259 @@
+"""Turns off one protection at a time in a copy of the source: each must turn its named test red.
+
+`python -m tests.mutants [name …]`. A check that cannot fail is not a check; a mutant that survives is a missing test.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One protection, how it is turned off, and the test that must notice."""
+
+    name: str
+    file: str
+    before: str
+    after: str
+    test: str
+
+
+ENGINE = "tests/engine"
+MUTANTS = [
+    Mutant(
+        "the digest of the arguments is not compared",
+        "engine/replay.py",
+        "(head.kind, head.key, head.digest) != (kind, key, digest)",
+        "(head.kind, head.key) != (kind, key)",
+        f"{ENGINE}/test_replay.py -k changed_argument",
+    ),
+    Mutant(
+        "calls are consumed in any order",
+        "engine/replay.py",
+        "head = self._left[0]\n            if (head.kind",
+        "self._left.rotate(-next((i for i, c in enumerate(self._left) if c.key == key), 0))\n"
+        "            head = self._left[0]\n            if (head.kind",
+        f"{ENGINE}/test_replay.py -k reordered",
+    ),
+    Mutant(
+        "a scope may end with recorded calls left",
+        "engine/replay.py",
+        'The scope ends here: raises Diverged if the log has more in it."""\n        if self._left:',
+        'The scope ends here: raises Diverged if the log has more in it."""\n        if False:',
+        f"{ENGINE}/test_replay.py",
+    ),
+    Mutant(
+        "the intent is not committed before the send",
+        "engine/send.py",
+        "await self._intent(call, send_until - now)",
+        "intent = asyncio.ensure_future(self._intent(call, send_until - now))\n"
+        "            while self.key not in attempt.fold.keys:\n"
+        "                await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0)\n"
+        "            attempt.helpers.add(intent)",
+        f"{ENGINE}/test_operations.py -k intent_is_in_the_log",
+    ),
+    Mutant(
+        "what an earlier attempt may have sent is not doubted",
+        "engine/drive.py",
+        "        await self._recover(journal)\n",
+        "",
+        f"{ENGINE}/test_operations.py -k before_user_code_runs",
+    ),
+    Mutant(
+        "a pending call of a lost worker is sent again",
+        "engine/send.py",
+        'elif sent.status == "pending" and not self.dedupes(sent):',
+        "elif False:",
+        f"{ENGINE}/test_operations.py -k past_its_window",
+    ),
+    Mutant(
+        "did-not-happen is believed at once",
+        "engine/settle.py",
+        "case DidNotHappen() if now < sent.not_before:",
+        "case DidNotHappen() if False:",
+        f"{ENGINE}/test_operations.py -k believed_only",
+    ),
+    Mutant(
+        "a person may say did-not-happen at once",
+        "engine/control.py",
+        'if decision.decision == "did-not-happen" and now < operation.not_before:',
+        "if False:",
+        f"{ENGINE}/test_operations.py -k not_too_early",
+    ),
+    Mutant(
+        "a closed attempt still acts",
+        "engine/attempt.py",
+        "        if self.closed:\n",
+        "        if False:\n",
+        f"{ENGINE}/test_closed.py",
+    ),
+    Mutant(
+        "a run may end well although an operation acted twice",
+        "engine/drive.py",
+        "        if attempt.fold.duplicate:\n",
+        "        if False:\n",
+        f"{ENGINE}/test_operations.py -k told_while_it_runs",
+    ),
+    Mutant(
+        "secrets are not scrubbed",
+        "secret/scrubber.py",
+        "    def scrub(self, text: str) -> str:\n",
+        "    def scrub(self, text: str) -> str:\n        return text\n\n    def _scrub(self, text: str) -> str:\n",
+        f"{ENGINE}/test_secrets.py -k canary",
+    ),
+    Mutant(
+        "a lapsed lease is taken over unwatched",
+        "engine/worker.py",
+        "now - self._since[key] >= one.lease_ms / 3000",
+        "True",
+        f"{ENGINE}/test_worker.py -k only_after_watching",
+    ),
+    Mutant(
+        "a gap in its sight does not restart the watch",
+        "engine/worker.py",
+        "if self._looked is None or now - self._looked > self.gap_s:",
+        "if self._looked is None:",
+        f"{ENGINE}/test_worker.py -k gap",
+    ),
+    Mutant(
+        "an answer about an older claim loses a run",
+        "engine/authority.py",
+        "if grip.authority != authority:",
+        "if False:",
+        f"{ENGINE}/test_worker.py -k older_claim",
+    ),
+    Mutant(
+        "an unknown commit is taken for done",
+        "engine/journal.py",
+        "                again = await self._settle_unknown(append)\n",
+        "                again = None\n",
+        f"{ENGINE}/test_journal.py -k unknown_commit",
+    ),
+    Mutant(
+        "an unknown commit is simply repeated",
+        "engine/journal.py",
+        "        if _holds(await self._tail(append), append.drafts):\n            return None\n",
+        "",
+        f"{ENGINE}/test_journal.py -k unknown_commit",
+    ),
+    Mutant(
+        "a late answer is thrown away",
+        "engine/send.py",
+        "                await self._testify(call, sent, got)\n",
+        "",
+        f"{ENGINE}/test_journal.py -k stolen",
+    ),
+    Mutant(
+        "a second effect passes as a confirmation",
+        "log/fold.py",
+        '    return "duplicate"\n',
+        '    return "confirms"\n',
+        f"{ENGINE}/test_operations.py -k verdict_of_absence",
+    ),
+    Mutant(
+        "retries are not bounded",
+        "engine/send.py",
+        "sent.spent >= self.policy.retry.attempts",
+        "False",
+        f"{ENGINE}/test_operations.py -k durable_timers_and_bounded",
+    ),
+    Mutant(
+        "the send window is not checked",
+        "engine/operation.py",
+        "self._seam.kit.clock.boottime() > self._send_until",
+        "False",
+        f"{ENGINE}/test_worker.py -k send_window",
+    ),
+    Mutant(
+        "operations of turns share a key",
+        "engine/send.py",
+        "str(attempt.fold.window)",
+        '"0"',
+        f"{ENGINE}/test_replay.py -k keys_of_their_own",
+    ),
+    Mutant(
+        "the cancellation of a branch is not recorded",
+        "engine/branches.py",
+        "*(Item(kinds.ScopeCancelled(why=why), child.name) for child in open_still),",
+        "",
+        f"{ENGINE}/test_scopes.py -k failing_branch",
+    ),
+    Mutant(
+        "a sibling's failure cuts a call short",
+        "engine/send.py",
+        "    scope.shielded = True\n",
+        "    scope.shielded = False\n    return await task\n",
+        f"{ENGINE}/test_scopes.py -k never_cancelled",
+    ),
+    Mutant(
+        "a foreign cancellation passes",
+        "engine/attempt.py",
+        "if task is not None and task.cancelling():\n            fault",
+        "if False:\n            fault",
+        f"{ENGINE}/test_scopes.py -k foreign",
+    ),
+    Mutant(
+        "lapses are not counted",
+        "engine/drive.py",
+        "if row.lapses >= self._max_lapses:",
+        "if False:",
+        f"{ENGINE}/test_worker.py -k poison",
+    ),
+    Mutant(
+        "a diverged build claims again",
+        "store/sqlite/queries.sql",
+        "divergence.code = :code",
+        "false",
+        f"{ENGINE}/test_replay.py -k heals",
+    ),
+]
+
+
+def run(mutant: Mutant) -> str:
+    """Empty when the named test turned red, otherwise what went wrong."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as directory:
+        copy = Path(directory)
+        shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "tests", copy / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        target = copy / "src" / "outlive" / mutant.file
+        text = target.read_text()
+        if text.count(mutant.before) < 1:
+            return f"{mutant.file} no longer has what this mutant changes"
+        target.write_text(text.replace(mutant.before, mutant.after))
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout", "30", "-p", "no:cacheprovider"]
+        ended = subprocess.run(
+            [*command, *mutant.test.split()], cwd=copy, capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": str(copy / "src")},
+        )  # fmt: skip
+    if ended.returncode == 1 and (" failed" in ended.stdout or "Timeout" in ended.stdout + ended.stderr):
+        return ""
+    return "the test stayed green" if ended.returncode == 0 else ended.stdout[-2000:] + ended.stderr[-500:]
+
+
+def main(names: list[str]) -> int:
+    """Run the mutants (whose name contains one of `names`); the number that survived."""
+    chosen = [one for one in MUTANTS if not names or any(name in one.name for name in names)]
+    survived = 0
+    with ThreadPoolExecutor(2) as pool:
+        for mutant, problem in zip(chosen, pool.map(run, chosen), strict=True):
+            survived += bool(problem)
+            print(
+                f"{'SURVIVED' if problem else 'caught  '} {mutant.name}{': ' + problem if problem else ''}", flush=True
+            )
+    print(f"{len(chosen) - survived} caught, {survived} survived")
+    return survived
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main(sys.argv[1:]) else 0)
