@@ -1,0 +1,1 @@
+"""Runnable examples: each package here is a whole program that uses Outlive from outside."""

@@ -1,0 +1,1 @@
+"""Dunning: an agent that charges overdue invoices through a bank that counts every effect."""
