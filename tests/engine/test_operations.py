@@ -394,6 +394,25 @@ async def test_after_a_crash_an_external_operation_is_in_doubt_before_user_code_
     assert (await rig.row(RUN)).reason == "operation in doubt"
 
 
+async def test_a_lost_worker_costs_no_attempt(rig: Rig) -> None:
+    async def body(run: Run[None]) -> object:
+        return await run.options(retry=Retry(attempts=1)).call(charge, "inv-7")
+
+    await _crash(rig, body)
+
+    async def answer(op: Operation[None]) -> Answer:
+        return DidNotHappen()
+
+    async def tool(op: Operation[None]) -> str:
+        return "paid"
+
+    does.tool, does.look_up = tool, answer
+    worker = rig.worker(rig.app(base))
+    await rig.take_over(worker)
+    assert (await rig.until_ended(worker, RUN)).status == "succeeded"
+    assert len(rig.sent) == 2
+
+
 async def _evidence(rig: Rig, payload: str = '"late"', attempt: int = 1) -> None:
     (operation,) = await rig.operations(RUN)
     body = (

@@ -9,6 +9,7 @@ import pytest
 from outlive import Operation, Run
 from outlive.engine.control import Control
 from outlive.engine.worker import owner_name
+from outlive.log import kinds
 from tests.engine.rig import Rig
 from tests.engine.subject import RUN, Body, Declined, State, act, add, base, begin, carry_on, does, double, fails
 
@@ -116,6 +117,22 @@ async def test_another_build_heals_a_divergence_by_itself(rig: Rig) -> None:
     await rig.settle(await carry_on(rig, changed_argument, code="bad"))
     assert (await rig.row(RUN)).reason == "diverged"
     await rig.settle(await carry_on(rig, two_steps_and_doubt, code="good"))
+    assert (await rig.row(RUN)).reason == "operation in doubt"
+
+
+async def test_an_entry_that_cannot_be_read_blocks_the_run_until_a_build_can(rig: Rig) -> None:
+    does.tool = _lost
+    await rig.settle(await begin(rig, two_steps_and_doubt))
+    await _retry(rig)
+    newer = kinds.KINDS.pop("unknown")
+    try:
+        await rig.settle(await carry_on(rig, two_steps_and_doubt, code="old"))
+        row = await rig.row(RUN)
+        assert (row.status, row.reason) == ("blocked", "undecodable")
+        assert "(unknown) cannot be read: its kind is not known" in row.detail
+    finally:
+        kinds.KINDS["unknown"] = newer
+    await rig.settle(await carry_on(rig, two_steps_and_doubt, code="new"))
     assert (await rig.row(RUN)).reason == "operation in doubt"
 
 

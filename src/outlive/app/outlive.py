@@ -199,13 +199,6 @@ class Outlive(Generic[D]):
             finally:
                 self._worker = None
 
-    async def serve(self, settings: Settings, begun: Callable[[Worker], None]) -> None:
-        """Drive runs until the worker that `begun` is given is stopped."""
-        async with self.deps() as deps:
-            worker = worker_of(self.registry, self.opened, settings, self._clock, deps, secrets=self.secrets)
-            begun(worker)
-            await worker.run()
-
     def settings(self) -> Settings:
         """The settings of this process; the store is the one that the application names, if it does."""
         return Settings.load(store=self._url)

@@ -105,7 +105,7 @@ class Control:
 
     @asynccontextmanager
     async def _seized(self, tenant: Tenant, run: RunId) -> AsyncIterator[Journal]:
-        """The run's journal under a control claim. A claim that comes after ours is an error of the caller's, no signal."""
+        """The run's journal under a control claim. A later claim is an error of the caller's, not a signal."""
         journal = await self._seize(tenant, run)
         try:
             yield journal

@@ -120,7 +120,7 @@ class Drive:
             tool = self.kit.tools.get(call.name)
             settle_after = tool.policy.settle_after if tool is not None else SETTLE_AFTER
             not_before = self.kit.time.now() + sent.timeout_ms + int(settle_after.total_seconds() * 1000)
-            fact = kinds.InDoubt(operation=sent.id, attempt=call.attempt, not_before=not_before, why=why)
+            fact = kinds.InDoubt(operation=sent.id, attempt=call.attempt, not_before=not_before, why=why, lost=True)
             items.append(Item(fact, call.scope, call.key))
         return items
 

@@ -86,7 +86,9 @@ class Send:
             if sent.status == "unknown":
                 await settle(self, call, sent)
             elif sent.status == "pending" and not self.dedupes(sent):
-                await self.record(self.doubt(call, sent, "its worker was lost, and the other side dedupes no longer"))
+                await self.record(
+                    self.doubt(call, sent, "its worker was lost, and the other side dedupes no longer", lost=True)
+                )
             elif sent.status in ("absent", "retrying") and sent.spent >= self.policy.retry.attempts:
                 await self._give_up(call, sent)
             else:
@@ -203,7 +205,7 @@ class Send:
         else:
             await self.record(self.doubt(call, sent, f"{error.type}: {error.message}"))
 
-    def doubt(self, call: Call, sent: Sent, why: str) -> kinds.InDoubt:
+    def doubt(self, call: Call, sent: Sent, why: str, *, lost: bool = False) -> kinds.InDoubt:
         """The call has ended here without saying whether it acted: from when on can *did not happen* be believed."""
         ended = max(sent.send_by, self.attempt.kit.time.now())
         not_before = ended + sent.timeout_ms + int(self.tool.policy.settle_after.total_seconds() * 1000)
@@ -213,7 +215,7 @@ class Send:
                 call.attempt, self.attempt.kit.clock.random()
             )
         return kinds.InDoubt(
-            operation=sent.id, attempt=call.attempt, why=why, not_before=not_before, again_at=again_at
+            operation=sent.id, attempt=call.attempt, why=why, not_before=not_before, again_at=again_at, lost=lost,
         )  # fmt: skip
 
     async def _give_up(self, call: Call, sent: Sent) -> None:

@@ -38,6 +38,8 @@ class Sent:
     how: str = ""
     notes: dict[str, str] = field(default_factory=dict)
     duplicates: int = 0
+    lost: bool = False
+    """The last attempt's worker was lost: if it did not happen, that costs no attempt."""
 
 
 @dataclass(slots=True)
@@ -202,6 +204,7 @@ def _intent(state: Fold, call: Call, fact: kinds.Intent, payload: str | None) ->
         )  # fmt: skip
         state.operations[fact.operation] = call
     call.attempt, call.sent.send_by, call.sent.status = fact.attempt, fact.send_by, "pending"
+    call.sent.lost = False
     call.sent.lookups = call.sent.again_at = 0
 
 
@@ -225,11 +228,12 @@ def _operation(state: Fold, seq: int, fact: kinds.Fact, payload: str | None) -> 
             sent.spent += 0 if fact.free else 1
         case kinds.InDoubt():
             sent.status, sent.not_before, sent.again_at = "unknown", fact.not_before, fact.again_at
+            sent.lost = sent.lost or fact.lost
         case kinds.LookedUp():
             sent.lookups, sent.again_at = fact.number, fact.again_at
         case kinds.Absent():
             sent.status = "absent"
-            sent.spent += 1
+            sent.spent += 0 if sent.lost else 1
         case kinds.Noted():
             sent.notes.update(fact.facts)
         case kinds.Resolved():
@@ -253,7 +257,7 @@ def _resolved(call: Call, sent: Sent, fact: kinds.Resolved, payload: str | None)
             _settle(call, sent, "succeeded", payload, None, "person")
         case "did-not-happen":
             sent.status = "absent"
-            sent.spent += 1
+            sent.spent += 0 if sent.lost else 1
         case "abandon":
             _settle(call, sent, "abandoned", None, kinds.ErrorRecord(type="Abandoned", message=fact.why), "person")
         case _:

@@ -146,7 +146,8 @@ class NotActed(Fact):
 class InDoubt(Fact):
     """It is not known whether an attempt acted. *Did not happen* can be believed from `not_before` on.
 
-    An operation that the other side dedupes is repeated at `again_at`.
+    An operation that the other side dedupes is repeated at `again_at`. `lost` says that the attempt's worker was lost:
+    then it costs no attempt.
     """
 
     KIND: ClassVar[str] = "unknown"
@@ -155,6 +156,7 @@ class InDoubt(Fact):
     why: str
     not_before: int
     again_at: int = 0
+    lost: bool = False
 
 
 Said = Literal["happened", "did not happen", "unclear"]

@@ -234,7 +234,7 @@ class Work(Protocol):
 
         Eligible: not paused, deadline not passed, agent served, queue and tenant asked for, no divergence recorded for
         the build that this worker serves, and one of: `ready`; `waiting` and (wake_at has come or an unread inbox row
-        exists); `blocked` and an unread inbox row exists; `blocked` with reason *diverged* (the divergence condition
+        exists); `blocked` and an unread inbox row exists; `blocked` with reason *diverged* or *undecodable* (the divergence condition
         makes it a build that has not tried); `running` with an expired lease and in `watched` (counts one lapse).
         """
         ...

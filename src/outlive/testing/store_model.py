@@ -41,7 +41,7 @@ class ModelRun:
             case "waiting":
                 return bool(self.unread) or (self.wake_at is not None and self.wake_at <= now)
             case "blocked":
-                return bool(self.unread) or self.reason == "diverged"
+                return bool(self.unread) or self.reason in ("diverged", "undecodable")
             case "running":
                 return watched and self.expires_at is not None and self.expires_at <= now
             case _:

@@ -235,7 +235,7 @@ limit :limit;
 -- Runs of one agent that other builds could not continue and this one has not tried.
 select *, updated_at as due from run
 where
-    status = 'blocked' and reason = 'diverged' and paused_at is null and agent = :agent
+    status = 'blocked' and reason in ('diverged', 'undecodable') and paused_at is null and agent = :agent
     and queue in (select value from json_each(:queues))
     and (deadline_at is null or deadline_at > :now)
     and (:tenants is null or tenant in (select value from json_each(:tenants)))

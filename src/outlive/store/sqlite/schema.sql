@@ -155,7 +155,7 @@ CREATE INDEX run_created on run (tenant, created_at);
 CREATE INDEX run_deadline on run (deadline_at) where deadline_at is not null and ended_at is null;
 
 CREATE INDEX run_diverged on run (agent, updated_at)
-where status = 'blocked' and reason = 'diverged' and paused_at is null;
+where status = 'blocked' and reason in ('diverged', 'undecodable') and paused_at is null;
 
 CREATE INDEX run_identity on run (tenant, identity) where identity is not null;
 

@@ -65,7 +65,7 @@ create index run_ready on run (queue, agent, priority desc, ready_at) where stat
 create index run_timer on run (agent, wake_at)
 where status = 'waiting' and paused_at is null and wake_at is not null;
 create index run_diverged on run (agent, updated_at)
-where status = 'blocked' and reason = 'diverged' and paused_at is null;
+where status = 'blocked' and reason in ('diverged', 'undecodable') and paused_at is null;
 create index run_running on run (tenant, id) where status = 'running';
 create index run_deadline on run (deadline_at) where deadline_at is not null and ended_at is null;
 create index run_created on run (tenant, created_at);
