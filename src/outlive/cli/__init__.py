@@ -1,0 +1,57 @@
+"""The `outlive` command: one file per verb. Heavy modules are imported inside verbs, so that help answers at once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from outlive.cli import config, log, ps, resolve, retry, run, show, start, worker
+from outlive.cli.codes import MEANINGS, guarded
+
+__all__ = ["app", "main"]
+
+# Click keeps the lines of a paragraph that begins so as they are.
+_AS_IS = "\b\n"
+_CODES = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANINGS.items())
+
+app = typer.Typer(
+    name="outlive", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
+    epilog=f"{_AS_IS}Exit codes:\n{_CODES}\n\nSettings: options, then OUTLIVE_* variables; see `outlive config`.",
+)  # fmt: skip
+
+for _verb, _examples in (
+    (run.run, run.EXAMPLES),
+    (start.start, start.EXAMPLES),
+    (worker.worker, worker.EXAMPLES),
+    (ps.ps, ps.EXAMPLES),
+    (show.show, show.EXAMPLES),
+    (log.log, log.EXAMPLES),
+    (resolve.resolve, resolve.EXAMPLES),
+    (retry.retry, retry.EXAMPLES),
+    (config.config, config.EXAMPLES),
+):
+    app.command(epilog=_AS_IS + "\n".join(["Examples:", *(f"  {one}" for one in _examples)]))(guarded(_verb))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"outlive {version('outlive')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _outlive(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """The process layer for long-running agents: the worker may stop, the task still has an owner."""
+
+
+def main() -> None:
+    """The entry point of the `outlive` command."""
+    app()

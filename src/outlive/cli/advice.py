@@ -1,0 +1,66 @@
+"""What to type next: for a run that is blocked, the exact commands that let it go on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from outlive.cli.screen import local, value_of
+
+if TYPE_CHECKING:
+    from outlive.app.operate import Report
+    from outlive.app.settings import Settings
+    from outlive.model.operation import OperationRow
+
+
+def options(settings: Settings, *, app: bool = False) -> list[str]:
+    """The options without which another command would look elsewhere than this one did."""
+    found: list[str] = []
+    if app and settings.app and not settings.sources.get("app", "").startswith("OUTLIVE_"):
+        found += ["--app", settings.app]
+    if settings.sources.get("store") in ("option", "application"):
+        found += ["--store", settings.store]
+    if settings.sources.get("tenant") == "option":
+        found += ["--tenant", settings.tenant]
+    return found
+
+
+def command(*words: str, to: list[str]) -> str:
+    """A command as one can paste it into a shell."""
+    return shlex.join(["outlive", *words, *to])
+
+
+def blocked(found: Report, settings: Settings) -> Iterator[str]:
+    """Why a run is blocked and what a person can do, line by line."""
+    row, to = found.row, options(settings)
+    yield f"run {row.id} is blocked: {row.reason}: {row.detail}".rstrip(": ")
+    for operation in found.in_doubt:
+        yield from in_doubt(operation, row.id, settings)
+    if not found.in_doubt:
+        yield "when its cause is mended, let it be tried again:"
+        yield f"  {command('retry', row.id, to=to)}"
+
+
+def in_doubt(operation: OperationRow, run: str, settings: Settings) -> Iterator[str]:
+    """One operation in doubt, and the three decisions about it as commands."""
+    yield (
+        f"operation {operation.id}: {said(operation)} may have happened; "
+        f"first sent {local(operation.first_sent_at)}, key {operation.key}"
+    )
+    yield "find out at the other side whether it happened, then say one of:"
+    app = options(settings, app=True)
+    for decision, extra, to in (
+        ("happened", ["--outcome", "JSON"], app),
+        ("did-not-happen", [], options(settings)),
+        ("abandon", [], options(settings)),
+    ):
+        yield f"  {command('resolve', run, operation.id, decision, *extra, '--why', 'how you know', to=to)}"
+
+
+def said(operation: OperationRow) -> str:
+    """The call as one would write it, short."""
+    given = value_of(operation.arguments)
+    parts = [f"{key}={value!r}" for key, value in given.items()] if isinstance(given, dict) else [operation.arguments]
+    text = f"{operation.tool}({', '.join(parts)})"
+    return text if len(text) <= 120 else f"{text[:119]}…"

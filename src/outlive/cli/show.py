@@ -1,0 +1,172 @@
+"""`outlive show`: who owns a run, what has it done to the world, what is it waiting for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from outlive.cli import advice, options
+from outlive.cli.screen import (
+    COLOURS,
+    console,
+    iso,
+    local,
+    operation_json,
+    plain,
+    put_json,
+    run_json,
+    span,
+    value_of,
+)
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from outlive.app.operate import Report
+    from outlive.app.settings import Settings
+    from outlive.model.operation import OperationRow
+
+EXAMPLES = ("outlive show dunning-2026-03", "outlive show dunning-2026-03 --json")
+
+
+def show(
+    *,
+    run: options.RunArgument,
+    json: options.Json = False,
+    store: options.Store = None,
+    tenant: options.Tenant = None,
+    unsafe_durability: options.Unsafe = False,
+    debug: options.Debug = False,
+) -> None:
+    """Explain one run.
+
+    Who owns it, what it has done to the world (operations with status, key and outcome), what it is waiting for.
+    """
+    import asyncio
+
+    from outlive.app import operate
+
+    settings = operate.settings_of(None, store=store, tenant=tenant, unsafe_durability=unsafe_durability or None)
+
+    async def read() -> Report:
+        async with operate.reading(settings) as opened:
+            return await operate.report(opened, settings.tenant, run)
+
+    found = asyncio.run(read())
+    if json:
+        put_json(_json(found), indent=2)
+    else:
+        _print(found, settings)
+
+
+def _json(found: Report) -> dict[str, object]:
+    owner = found.owner
+    return {
+        "run": run_json(found.row),
+        "owner": None if found.row.owner is None else {
+            "name": found.row.owner, "pid": owner.pid if owner else None,
+            "seen_at": iso(owner.seen_at) if owner else None, "lease_until": iso(found.row.expires_at),
+        },
+        "waiting_for": waiting_for(found),
+        "operations": [operation_json(one) for one in found.operations],
+        "divergences": [{"code": one.code, "report": one.report} for one in found.divergences],
+        "unread": found.unread,
+        "result": value_of(found.result),
+        "error": found.error,
+    }  # fmt: skip
+
+
+def _print(found: Report, settings: Settings) -> None:
+    from rich.text import Text
+
+    out = console()
+    for name, value, style in _facts(found):
+        out.print(Text(f"{name + ':':<13}") + Text(plain(value), style=style))
+    for operation in found.operations:
+        out.print()
+        out.print(_headline(operation))
+        for name, value in _details(operation):
+            out.print(Text(f"  {name + ':':<11}{plain(value)}"))
+    if found.row.status == "blocked" or found.in_doubt:
+        out.print()
+        lines = list(advice.blocked(found, settings) if found.row.status == "blocked" else _doubts(found, settings))
+        for line in lines:
+            out.print(Text(plain(line)))
+
+
+def _doubts(found: Report, settings: Settings) -> Iterator[str]:
+    for operation in found.in_doubt:
+        yield from advice.in_doubt(operation, found.row.id, settings)
+
+
+def _facts(found: Report) -> Iterator[tuple[str, str, str]]:
+    row = found.row
+    yield "run", row.id, "bold"
+    yield "agent", f"{row.agent} version {row.version}", ""
+    yield "status", row.status, COLOURS[row.status]
+    yield "owner", _owner(found), ""
+    yield "waiting for", waiting_for(found), ""
+    yield "started", f"{local(row.created_at)}, {span(found.now - row.created_at)} ago", ""
+    if row.ended_at is not None:
+        yield "ended", f"{local(row.ended_at)}, after {span(row.ended_at - row.created_at)}", ""
+    if row.deadline_at is not None:
+        yield "deadline", local(row.deadline_at), ""
+    yield "entries", str(row.head.seq), ""
+    for name, value in (
+        ("principal", row.principal), ("purpose", row.purpose),
+        ("labels", ", ".join(f"{key}={value}" for key, value in row.labels.items())),
+        ("result", found.result or ""), ("error", found.error if row.status != "succeeded" else ""),
+        ("diverged", "; ".join(f"build {one.code}: {one.report}" for one in found.divergences)),
+    ):  # fmt: skip
+        if value:
+            yield name, value, ""
+
+
+def _owner(found: Report) -> str:
+    row = found.row
+    if row.owner is None:
+        return "nobody has it now" if not row.ended else "nobody, it has ended"
+    late = row.expires_at is not None and row.expires_at < found.now
+    lease = f"lease {'lapsed' if late else 'until'} {local(row.expires_at)}"
+    process = f"pid {found.owner.pid}, " if found.owner else ""
+    return f"{row.owner} ({process}{lease})"
+
+
+def waiting_for(found: Report) -> str:
+    """The one thing that the run waits for, in words."""
+    row = found.row
+    if row.ended:
+        return "nothing"
+    if row.paused_at is not None:
+        return f"somebody to resume it; paused {local(row.paused_at)}"
+    if row.status == "blocked":
+        return f"a person: {row.reason}"
+    if row.status == "waiting":
+        return f"{row.reason}, until {local(row.wake_at)}" if row.wake_at else row.reason or "a message"
+    if row.status == "running":
+        pending = [advice.said(one) for one in found.operations if one.status == "pending"]
+        return f"its calls in flight: {', '.join(pending)}" if pending else "its own code"
+    place = f"a worker that serves {row.agent} (queue {row.queue}, priority {row.priority})"
+    return place if found.serving else f"{place}; none has been seen lately"
+
+
+def _headline(row: OperationRow) -> Text:
+    from rich.text import Text
+
+    by = f" ({row.how})" if row.how else ""
+    status = Text(f"{row.status}{by}", style=COLOURS.get(row.status, ""))
+    return Text(f"operation {row.id}: ") + status + Text(f"  {plain(advice.said(row))}")
+
+
+def _details(row: OperationRow) -> Iterator[tuple[str, str]]:
+    attempts = f"{row.attempt} attempt{'' if row.attempt == 1 else 's'}"
+    yield "effect", f"{row.effect}, {attempts}, first sent {local(row.first_sent_at)}, changed {local(row.updated_at)}"
+    yield "key", row.key
+    if row.outcome is not None:
+        yield "outcome", row.outcome
+    if row.error:
+        yield "error", row.error
+    if row.notes:
+        yield "notes", ", ".join(f"{name}={value}" for name, value in row.notes.items())
+    if row.duplicates:
+        yield "duplicates", f"{row.duplicates}: it acted more than once"

@@ -1,0 +1,93 @@
+"""`outlive worker`: drive runs until told to stop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from outlive.cli import codes, options
+from outlive.cli.screen import put, say
+
+if TYPE_CHECKING:
+    from outlive.app.outlive import Outlive
+    from outlive.app.serving import Serving
+    from outlive.app.settings import Settings
+
+EXAMPLES = (
+    "outlive worker --app shop.app:app",
+    "outlive worker shop.app:app --concurrency 20 --lease 10s",
+    "outlive worker --queue default --queue reports   # with OUTLIVE_APP set",
+)
+
+
+def worker(
+    *,
+    application: Annotated[
+        str | None, typer.Argument(metavar="MODULE:ATTR", help="Short for --app.", show_default=False)
+    ] = None,
+    app: options.App = None,
+    concurrency: options.Concurrency = None,
+    lease: options.Lease = None,
+    drain: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", show_default=False,
+            help="How long SIGTERM waits for calls in flight [OUTLIVE_DRAIN; 30s].",
+        ),
+    ] = None,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A queue to serve; may be repeated [default].", show_default=False),
+    ] = None,
+    store: options.Store = None,
+    tenant: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Serve this tenant alone [OUTLIVE_TENANT; all].", show_default=False),
+    ] = None,
+    unsafe_durability: options.Unsafe = False,
+    debug: options.Debug = False,
+) -> None:  # fmt: skip
+    """Drive runs until told to stop.
+
+    At SIGTERM or Ctrl-C it drains and exits with 0: it claims no more, lets calls in flight reach their record, and
+    gives the runs back. A second signal exits at once. A worker may be killed at any time: others take its runs over
+    when their leases have lapsed.
+    """
+    import asyncio
+
+    from outlive.app import operate
+
+    if app is not None and application is not None and app != application:
+        raise typer.BadParameter(f"the application is named twice: {application} and --app {app}")
+    found, settings = operate.application(
+        app or application, store=store, tenant=tenant, lease=lease, concurrency=concurrency, drain=drain,
+        unsafe_durability=unsafe_durability or None,
+    )  # fmt: skip
+    options.set_up_logging(settings)
+    raise typer.Exit(asyncio.run(_serve(found, settings, tuple(queue or ("default",)))))
+
+
+async def _serve(app: Outlive[object], settings: Settings, queues: tuple[str, ...]) -> int:
+    import os
+
+    from outlive.app import serving
+    from outlive.cli.stopping import on_signal
+
+    tenants = None if settings.sources.get("tenant") == "default" else (settings.tenant,)
+    with on_signal() as asked:
+        async with serving.serving(app, settings, queues=queues, tenants=tenants) as here:
+            asked.then(lambda: _drain(here, settings))
+            agents = ", ".join(sorted(app.registry.agents)) or "no agent"
+            put(f"worker {here.owner} pid {os.getpid()} serves {agents} from {settings.store}")
+            await here.over
+        if here.left():
+            say("error: calls are still in flight after the drain; they end with this process, and their leases lapse")
+            serving.leave(codes.OK)
+    put(f"worker {here.owner} has drained")
+    return codes.OK
+
+
+def _drain(here: Serving, settings: Settings) -> None:
+    say(f"draining: calls in flight have {settings.drain.total_seconds():g} s; a second signal exits at once")
+    here.stop()

@@ -1,0 +1,100 @@
+"""A small application with an agent for each way a run can go. `AGENTS_APP_DIR` is where its tools leave traces."""
+
+import os
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from outlive import Operation, Outlive, Run
+
+app: Outlive[None] = Outlive()
+number = 5
+
+
+class Order(BaseModel):
+    item: str
+    count: int = 1
+
+
+class Receipt(BaseModel):
+    id: str
+
+
+def place() -> Path:
+    return Path(os.environ["AGENTS_APP_DIR"])
+
+
+@app.tool(effect="external")
+async def pay(op: Operation[None], cents: int) -> Receipt:
+    """Acts, then loses the answer: in doubt, nobody can look it up, and a request may be on its way for minutes."""
+    with (place() / "paid").open("a") as file:
+        file.write("x")
+    raise ConnectionError("the answer was lost")
+
+
+@app.tool(effect="external")
+def hold_thread(op: Operation[None]) -> None:
+    """Sits in a thread that never returns."""
+    print("holding", flush=True)
+    threading.Event().wait()
+
+
+def shout(line: str) -> str:
+    return line.upper()
+
+
+def pass_gate(name: str) -> str:
+    """Waits until the test opens the gate, a named pipe."""
+    print("at the gate", flush=True)
+    os.close(os.open(place() / "gate", os.O_RDONLY))
+    return name
+
+
+@app.agent()
+async def greet(run: Run[None], name: str) -> str:
+    return "hello " + await run.step(shout, name)
+
+
+@app.agent()
+async def order(run: Run[None], order: Order) -> list[Order]:
+    return [order] * order.count
+
+
+@app.agent()
+async def buy(run: Run[None], cents: int) -> str:
+    receipt = await run.call(pay, cents)
+    return receipt.id
+
+
+@app.agent()
+async def fail(run: Run[None], input: None) -> None:
+    raise ValueError("out of stock")
+
+
+@app.agent()
+async def wait(run: Run[None], name: str) -> str:
+    said = await run.step(shout, name)
+    return said + await run.step(pass_gate, name)
+
+
+@app.agent()
+async def hold(run: Run[None], input: None) -> None:
+    await run.call(hold_thread)
+
+
+@asynccontextmanager
+async def closed_shop() -> AsyncIterator[None]:
+    if place().exists():
+        raise ConnectionRefusedError("the shop is closed")
+    yield
+
+
+unlucky: Outlive[None] = Outlive(deps=closed_shop)
+
+
+@unlucky.agent(name="greet")
+async def unlucky_greet(run: Run[None], name: str) -> str:
+    return name

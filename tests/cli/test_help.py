@@ -1,0 +1,90 @@
+"""Help and `docs/cli.md` tell of every verb, option and exit code; the command answers fast."""
+
+import re
+import shlex
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from outlive.cli import app, codes
+from tests.cli.conftest import ROOT, Cli
+from tests.cli.waiting import Place
+
+GROUP = get_command(app)
+VERBS = dict(getattr(GROUP, "commands", {}))
+PAGE = (ROOT / "docs" / "cli.md").read_text("utf-8")
+SECTIONS = dict(re.findall(r"^## outlive (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S))
+SHARED = {"--store", "--tenant", "--unsafe-durability", "--debug", "--help"}
+
+
+def options(verb: str) -> set[str]:
+    return {one for parameter in VERBS[verb].params for one in parameter.opts if one.startswith("--")}
+
+
+def test_there_are_the_verbs() -> None:
+    assert sorted(VERBS) == ["config", "log", "ps", "resolve", "retry", "run", "show", "start", "worker"]
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_help_tells_of_every_option_with_an_example(cli: Cli, verb: str) -> None:
+    done = cli(verb, "--help")
+    assert done.exit_code == 0
+    assert [one for one in options(verb) if one not in done.output] == []
+    assert all(parameter.help for parameter in VERBS[verb].params if parameter.name != "help")
+    assert f"outlive {verb}" in done.output.partition("Examples:")[2]
+    assert SHARED - {"--help"} <= options(verb)
+
+
+def test_help_tells_of_every_verb_and_exit_code(cli: Cli) -> None:
+    shown = cli("--help").output
+    assert [verb for verb in VERBS if not re.search(rf"^  {verb} ", shown, re.M)] == []
+    assert [code for code, meaning in codes.MEANINGS.items() if f"{code:>3}  {meaning}" not in shown] == []
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_the_page_tells_of_every_verb_and_option(verb: str) -> None:
+    assert [one for one in options(verb) - SHARED if f"`{one}" not in SECTIONS[verb]] == []
+
+
+def test_the_page_tells_of_shared_options_and_exit_codes_and_no_verb_that_is_not() -> None:
+    assert [one for one in SHARED if f"`{one}" not in PAGE] == []
+    assert [code for code, meaning in codes.MEANINGS.items() if f"| {code} | {meaning} |" not in PAGE] == []
+    assert sorted(SECTIONS) == sorted(VERBS)
+
+
+def examples() -> list[str]:
+    shown = [line for verb in VERBS.values() for line in str(verb.epilog).splitlines()]
+    shown += [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line in block.splitlines()]
+    return sorted({line.strip() for line in shown if "outlive " in line})
+
+
+@pytest.mark.parametrize("line", examples())
+def test_examples_can_be_typed(line: str) -> None:
+    words = shlex.split(line, comments=True)
+    verb, *arguments = words[words.index("outlive") + 1 :]
+    VERBS[verb].make_context(verb, arguments)
+
+
+def test_version_and_completion(cli: Cli, place: Place) -> None:
+    assert cli("--version").output == f"outlive {version('outlive')}\n"
+    place.env["_OUTLIVE_COMPLETE"] = "source_bash"
+    command = Path(sys.executable).with_name("outlive")
+    done = subprocess.run([command], env=place.env, capture_output=True, text=True, timeout=60, check=False)
+    assert "complete -o default -F _outlive_completion outlive" in done.stdout
+
+
+def test_the_command_imports_nothing_heavy() -> None:
+    script = (
+        "import sys, time; before = time.process_time(); import outlive.cli; took = time.process_time() - before; "
+        "print(took, *(sorted({'pydantic', 'sqlite3', 'asyncio', 'rich', 'outlive.engine'} & set(sys.modules))))"
+    )
+    found = [
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(3)
+    ]
+    assert [modules for _, *modules in found] == [[], [], []]
+    assert min(float(seconds) for seconds, *_ in found) < 0.3
