@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -530,6 +531,31 @@ async def test_a_run_does_not_end_by_its_own_failure_while_an_operation_is_in_do
     does.tool = tool
     row = await rig.until_ended(await begin(rig, body), RUN)
     assert (row.status, row.reason) == ("blocked", "operation in doubt")
+
+
+async def test_an_error_that_no_database_takes_is_written_all_the_same(rig: Rig) -> None:
+    async def tool(op: Operation[None]) -> str:
+        await op.note(odd="\ud800\0")
+        raise ValueError("half a pair: \ud800, and \0", float("nan"), ["\ud800"])
+
+    does.tool = tool
+    await rig.settle(await begin(rig, acts))
+    (operation,) = await rig.operations(RUN)
+    assert operation.status == "unknown"
+    assert "half a pair" in [line.text for line in await rig.lines(RUN) if line.kind == "unknown"][0]
+
+
+async def test_a_deploy_cannot_make_a_repetition_of_what_was_external(rig: Rig) -> None:
+    await _crash(rig, acts)
+    was = act.policy
+    act.policy = replace(was, effect="idempotent")
+    try:
+        worker = rig.worker(rig.app(base))
+        await rig.take_over(worker)
+    finally:
+        act.policy = was
+    assert (await rig.row(RUN)).reason == "operation in doubt"
+    assert len(rig.sent) == 1
 
 
 # ---- what tools may declare

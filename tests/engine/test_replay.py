@@ -10,6 +10,7 @@ from outlive import Operation, Run
 from outlive.engine.control import Control
 from outlive.engine.worker import owner_name
 from outlive.log import kinds
+from outlive.log.codec import codec_of
 from tests.engine.rig import Rig
 from tests.engine.subject import RUN, Body, Declined, State, act, add, base, begin, carry_on, does, double, fails
 
@@ -134,6 +135,19 @@ async def test_an_entry_that_cannot_be_read_blocks_the_run_until_a_build_can(rig
         kinds.KINDS["unknown"] = newer
     await rig.settle(await carry_on(rig, two_steps_and_doubt, code="new"))
     assert (await rig.row(RUN)).reason == "operation in doubt"
+
+
+async def test_an_input_that_the_code_takes_no_more_is_a_divergence_not_a_failure(rig: Rig) -> None:
+    worker = await begin(rig, returns_early)
+    codec = worker.agents["subject"].input
+    worker.agents["subject"].input = codec_of(int)
+    try:
+        await rig.settle(worker)
+    finally:
+        worker.agents["subject"].input = codec
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "diverged")
+    assert "an input that this agent does not take" in row.detail
 
 
 async def test_a_run_stays_ready_while_another_live_build_may_continue_it(rig: Rig) -> None:

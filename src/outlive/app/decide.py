@@ -8,6 +8,7 @@ from typing import Literal
 from outlive.app.registry import Registry
 from outlive.engine import inbox
 from outlive.engine.control import Control, find_operation
+from outlive.engine.failures import writable
 from outlive.model.errors import BadArguments, UndecodableEntry, UnknownRun
 from outlive.model.ids import RunId, Tenant
 from outlive.model.operation import OperationRow
@@ -30,7 +31,7 @@ async def resolve(
     row = await _run(control, tenant, run)
     found = await find_operation(control.store, tenant, row.id, operation)
     payload = _outcome(registry, found, outcome) if decision == "happened" else None
-    said = inbox.Decision(found.id, decision, who, why, payload)
+    said = inbox.Decision(found.id, decision, writable(who), writable(why), payload)
     await control.resolve(row, found, said)
     return found
 

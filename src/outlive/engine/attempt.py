@@ -35,6 +35,7 @@ from outlive.store.port import Store
 log = logging.getLogger("outlive.run")
 
 DIGEST_CHARS = 32
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,8 @@ class Attempt:
         self.changed = asyncio.Event()
         self.turning = False
         self.helpers: set[asyncio.Task[object]] = set()
+        # For each gather, map or first under way: whether it is about to go on by itself.
+        self.joins: list[Callable[[], bool]] = []
         self.key = key
         self._steps: dict[str, UserFunction] = {}
         self._told_closed = False
@@ -218,6 +221,8 @@ class Attempt:
             if isinstance(fn, ToolSpec):
                 raise Refused(what=f"step {fn.name}", why="it is a tool; use run.call")
             refuse_unnameable(fn)
+            if not name.isprintable() or "/" in name or len(name) > _LONGEST_NAME:
+                raise Refused(what=f"the name {name!r}", why=f"a name is printable, without /, at most {_LONGEST_NAME}")
             if known is not None:
                 raise Refused(
                     what=f"step {name}",
@@ -245,6 +250,8 @@ class Attempt:
 
     async def park(self, scope: Scope, parked: Parked) -> None:
         """Wait as `parked` says. Raises Unwind when the run is unloaded meanwhile."""
+        if scope.cancelled and parked.cancellable:
+            raise asyncio.CancelledError
         scope.parked = parked
         scope.waiter = asyncio.get_running_loop().create_future()
         was, scope.executing = scope.executing, False
@@ -283,7 +290,7 @@ class Attempt:
     async def recorded(self, scope: Scope) -> None:
         """After a live record: where runs are evicted at every step (a test mode), the place where it happens."""
         if self.kit.evict:
-            await self.park(scope, Parked("evicted", until=self.kit.time.now()))
+            await self.park(scope, Parked("evicted", until=self.kit.time.now(), cancellable=False))
 
     # ---- stopping
 
@@ -302,5 +309,7 @@ class Attempt:
         """Whether nothing is in flight that must reach its record, and nobody could go on by himself."""
         if self.stop is not None:
             return not any(scope.executing for scope in self.scopes.values())
+        if any(moves() for moves in self.joins):
+            return False
         waiting = [scope for scope in self.scopes.values() if not scope.joining]
         return bool(waiting) and all(scope.parked is not None for scope in waiting)

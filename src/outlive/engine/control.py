@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from outlive.engine import inbox
+from outlive.engine import failures, inbox
 from outlive.engine.authority import DatabaseTime, Grip, margin_s
 from outlive.engine.journal import Also, Item, Journal
 from outlive.log import kinds
@@ -65,7 +65,7 @@ class Control:
             raise WrongState(run=row.id, status=row.status, wanted="only a blocked run can be retried")
         async with self._seized(row.tenant, row.id) as journal:
             also = Also(change=Change("ready"), forgive=True)
-            await journal.append(Item(kinds.Retried(who=who, why=why)), also=also)
+            await journal.append(Item(kinds.Retried(who=failures.writable(who), why=failures.writable(why))), also=also)
 
     async def expire(self, tenant: Tenant, run: RunId) -> None:
         """End a run whose deadline has passed. What may have been sent becomes *unknown*.

@@ -146,7 +146,11 @@ class Drive:
         started = attempt.fold.started
         version = started.version if started else self.agent.version
         run: Run[object] = Run(attempt, self.kit.deps, version)
-        given = self.agent.input.decode(attempt.fold.input or "null", where=f"the input of run {run.id}")
+        try:
+            given = self.agent.input.decode(attempt.fold.input or "null", where=f"the input of run {run.id}")
+        except UndecodableEntry as error:
+            attempt.halt(Stop("diverged", f"the log has an input that this agent does not take: {error}"))
+            raise Unwind("diverged") from error
         return await self._harness.drive(self.agent, run, given)
 
     def _look_into_inbox(self, attempt: Attempt) -> None:

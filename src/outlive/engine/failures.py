@@ -15,7 +15,7 @@ _LONGEST = 4000
 
 def record(error: BaseException, scrubber: Scrubber) -> ErrorRecord:
     """Write an exception down: type, message, and what of its arguments and attributes is plain data; scrubbed."""
-    message = str(error) or type(error).__name__
+    message = writable(str(error) or type(error).__name__)
     data: dict[str, object] = {}
     arguments = [_plain(one) for one in error.args]
     if arguments and all(ok for ok, _ in arguments):
@@ -27,6 +27,11 @@ def record(error: BaseException, scrubber: Scrubber) -> ErrorRecord:
     text = scrubber.scrub(json.dumps(data))
     kept: dict[str, object] = json.loads(text) if len(text) <= _LONGEST else {}
     return ErrorRecord(type=type(error).__name__, message=scrubber.scrub(message)[:_LONGEST], data=kept)
+
+
+def writable(text: str) -> str:
+    """Text that can be stored: lone surrogates and NUL, which no database takes, are replaced."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 def declared(error: ErrorRecord, raises: tuple[type[Exception], ...]) -> Exception | None:
@@ -70,11 +75,13 @@ def retry_after(error: BaseException) -> float:
 
 
 def _plain(value: object) -> tuple[bool, object]:
-    if value is None or isinstance(value, str | int | float | bool):
+    if isinstance(value, str):
+        return True, writable(value)
+    if value is None or isinstance(value, bool | int):
         return True, value
-    if isinstance(value, list | tuple | dict):
+    if isinstance(value, float | list | tuple | dict):
         try:
-            return True, json.loads(json.dumps(value, allow_nan=False))
+            return True, json.loads(writable(json.dumps(value, allow_nan=False, ensure_ascii=False)))
         except (TypeError, ValueError):
             return False, None
     return False, None

@@ -16,6 +16,7 @@ from typing_extensions import TypeVar
 
 from outlive.engine.attempt import Attempt
 from outlive.engine.definition import ToolSpec
+from outlive.engine.failures import writable
 from outlive.engine.journal import Item
 from outlive.log import kinds
 from outlive.model.errors import Refused
@@ -74,7 +75,7 @@ class Operation(Generic[D]):
             raise Refused(what="op.note in a transactional tool", why="write through op.connection: it commits with it")
         if self._send_until is None:
             raise Refused(what="op.note in a read tool or a look-up", why="only an operation that acts has notes")
-        clean = {name: self._seam.kit.scrubber.scrub(str(value)) for name, value in facts.items()}
+        clean = {name: self._seam.kit.scrubber.scrub(writable(str(value))) for name, value in facts.items()}
         await self._seam.journal.append(Item(kinds.Noted(operation=self.id, facts=clean)))
         self.notes.update(clean)
 

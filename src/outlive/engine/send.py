@@ -150,11 +150,12 @@ class Send:
 
     async def _intent(self, call: Call | None, window_s: float) -> None:
         attempt, now = self.attempt, self.attempt.kit.time.now()
-        effect: Effect = self.tool.policy.effect
-        assert effect in ("idempotent", "external")
         first = call is None or call.sent is None
         id, key = operation_key(attempt, self.scope.name, self.key)
         sent = call.sent if call is not None else None
+        # What the tool was when it was first sent: a deploy must not make a repetition of what was external.
+        effect: Effect = sent.effect if sent is not None else self.tool.policy.effect
+        assert effect in ("idempotent", "external")
         fact = kinds.Intent(
             name=self.asked.name, digest=self.asked.digest, shown=self.asked.shown,
             operation=sent.id if sent else id, effect=effect, idempotency_key=sent.key if sent else key,

@@ -29,7 +29,7 @@ async def settle(send: Send, call: Call, sent: Sent) -> None:
     """One move towards knowing; the caller looks at what is recorded then. Parks where a person is needed."""
     policy, attempt = send.tool.policy, send.attempt
     now = attempt.kit.time.now()
-    if send.dedupes(sent) and call.attempt < send.policy.retry.attempts:
+    if send.dedupes(sent) and sent.spent < send.policy.retry.attempts:
         await attempt.wait_until(send.scope, sent.again_at, f"repeating {send.asked.shown}", cancellable=False)
         await send.send_again(call)
     elif policy.reconcile is None:

@@ -229,11 +229,12 @@ def _operation(state: Fold, seq: int, fact: kinds.Fact, payload: str | None) -> 
         case kinds.InDoubt():
             sent.status, sent.not_before, sent.again_at = "unknown", fact.not_before, fact.again_at
             sent.lost = sent.lost or fact.lost
+            sent.spent += 1 if sent.effect == "idempotent" and not fact.lost else 0
         case kinds.LookedUp():
             sent.lookups, sent.again_at = fact.number, fact.again_at
         case kinds.Absent():
             sent.status = "absent"
-            sent.spent += 0 if sent.lost else 1
+            sent.spent += _costs(sent)
         case kinds.Noted():
             sent.notes.update(fact.facts)
         case kinds.Resolved():
@@ -242,6 +243,11 @@ def _operation(state: Fold, seq: int, fact: kinds.Fact, payload: str | None) -> 
             _evidence(state, call, sent, fact, payload)
         case _:
             raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why="it cannot be folded")
+
+
+def _costs(sent: Sent) -> int:
+    """What a verdict of absence costs of the retries: nothing where the worker was lost, or the doubt has cost it."""
+    return 0 if sent.lost or sent.effect == "idempotent" else 1
 
 
 def _settle(
@@ -257,7 +263,7 @@ def _resolved(call: Call, sent: Sent, fact: kinds.Resolved, payload: str | None)
             _settle(call, sent, "succeeded", payload, None, "person")
         case "did-not-happen":
             sent.status = "absent"
-            sent.spent += 0 if sent.lost else 1
+            sent.spent += _costs(sent)
         case "abandon":
             _settle(call, sent, "abandoned", None, kinds.ErrorRecord(type="Abandoned", message=fact.why), "person")
         case _:
