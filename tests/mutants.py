@@ -149,7 +149,7 @@ MUTANTS = [
     Mutant(
         "a late answer is thrown away",
         "engine/send.py",
-        "                await self._testify(call, sent, got)\n",
+        "                await self._testify(call, sent, got, op)\n",
         "",
         f"{ENGINE}/test_journal.py -k stolen",
     ),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import cast
 
 import pytest
 
 from outlive import Operation, Run
 from outlive.errors import CommitUnknown, LeaseLost, StoreBusy, StoreFull
+from outlive.log.fold import verdict
 from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
+from outlive.model.operation import OperationStatus
 from outlive.model.run import Head
 from outlive.store.port import Append, Store
 from tests.engine.rig import Rig
@@ -108,6 +111,33 @@ async def test_nothing_written_is_tried_again_while_the_run_is_ours(rig: Rig, er
     assert idle.done()
     assert (await rig.row(RUN)).status == "succeeded"
     assert len(rig.sent) == 1
+
+
+async def test_a_worker_that_notices_that_it_sent_late_leaves_that_as_evidence(rig: Rig) -> None:
+    async def tool(op: Operation[None]) -> str:
+        rig.clock.advance(timedelta(seconds=29))  # stopped between the guard and the write
+        op.sent()
+        await rig.store.seize(DEFAULT_TENANT, RunId(RUN), owner=Owner("thief"), lease_ms=1, now=rig.clock.now())
+        worker._keeper.renew_once()
+        raise TimeoutError("no answer")
+
+    does.tool = tool
+    worker = await begin(rig, body)
+    await worker.claim()
+    await worker.idle()
+    (message,) = await rig.store.unread(DEFAULT_TENANT, RunId(RUN))
+    assert '"answer": "sent late"' in message.body
+
+
+@pytest.mark.parametrize(
+    ("status", "attempt", "verdict_is"),
+    [("unknown", 1, "no news"), ("absent", 1, "duplicate"), ("succeeded", 1, "no news"), ("pending", 2, "duplicate")],
+)
+def test_a_late_send_is_news_where_it_was_judged_absent(status: OperationStatus, attempt: int, verdict_is: str) -> None:
+    """`attempt` is the operation's last; the evidence is about the first."""
+    said = verdict("external", status, attempt, '"x"', attempt=1, answer="sent late", payload=None)
+    assert said == verdict_is
+    assert verdict("idempotent", "pending", attempt, None, attempt=1, answer="sent late", payload=None) == "no news"
 
 
 async def test_a_stolen_run_loses_its_writer_at_the_next_append(rig: Rig) -> None:

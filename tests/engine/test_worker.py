@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -13,11 +14,11 @@ from outlive import NotSent, Operation, Outlive, Run
 from outlive.engine.authority import DatabaseTime, Grip, Keeper, margin_s
 from outlive.errors import BadArguments, RunExists, RunExpired, RunFailed, StoreUnavailable, TimedOut, UnknownRun
 from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
-from outlive.model.run import Authority
+from outlive.model.run import Authority, Head
 from outlive.model.signals import Unwind
-from outlive.store.port import Renewed
+from outlive.store.port import Append, Renewed, Store
 from outlive.testing.clock import ManualClock
-from tests.engine.rig import LEASE, Rig, rig_at
+from tests.engine.rig import LEASE, Mortal, Rig, rig_at
 from tests.engine.subject import RUN, act, add, base, begin, does, subject
 
 
@@ -345,21 +346,43 @@ async def test_nothing_is_sent_after_the_send_window(rig: Rig) -> None:
 
     async def tool(op: Operation[None]) -> str:
         op.guard()
-        rig.clock.advance(timedelta(seconds=11))
+        if said:
+            return "acted"
+        rig.clock.advance(timedelta(seconds=29))
+        worker._keeper.renew_once()  # the run is still ours; the window of this attempt is over all the same
         try:
             op.guard()
         except NotSent as error:
             said.append(str(error))
-            if len(said) == 1:
-                raise
-        return "acted"
+            raise
+        return "never"
 
     does.tool = tool
     worker = await begin(rig, acts)
-    await rig.settle(worker)
-    assert said[0] == "the send window is over"
+    row = await rig.until_ended(worker, RUN)
+    assert said == ["the send window is over"]
+    assert row.status == "succeeded"
     refused = [line for line in await rig.lines(RUN) if line.kind == "not acted"]
-    assert refused[0].data["free"] is True, "a closed window costs no attempt"
+    assert refused[0].data["free"] is False, "a tool that was begun and was too slow has spent an attempt"
+
+
+async def test_an_intent_that_took_too_long_to_commit_costs_no_attempt(rig: Rig) -> None:
+    class Slow(Mortal):
+        async def append(self, append: Append, *, now: int | None = None) -> Head:
+            head = await rig.store.append(append, now=now)
+            if append.drafts[-1].kind == "intent" and not slow:
+                slow.append("once")
+                rig.clock.advance(timedelta(seconds=29))
+                worker._keeper.renew_once()
+            return head
+
+    slow: list[str] = []
+    await begin(rig, acts)
+    worker = rig.worker(rig.app(base), store=cast(Store, Slow(rig.store)))
+    assert (await rig.until_ended(worker, RUN)).status == "succeeded"
+    refused = [line for line in await rig.lines(RUN) if line.kind == "not acted"]
+    assert refused[0].data["free"] is True
+    assert len(rig.sent) == 2, "it was about to be sent twice, and its body ran once"
 
 
 async def test_a_step_runs_once_more_when_it_has_no_record(rig: Rig) -> None:

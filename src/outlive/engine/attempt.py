@@ -245,7 +245,7 @@ class Attempt:
         if self.stop is not None:
             await self.park(scope, Parked(self.stop.kind))
         while self.fold.duplicate:
-            detail = f"operation {self.fold.duplicate} acted twice"
+            detail = f"operation {self.fold.duplicate} may have acted twice"
             await self.park(scope, Parked("duplicate", block="duplicate effect", detail=detail, cancellable=False))
 
     async def park(self, scope: Scope, parked: Parked) -> None:

@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from types import FrameType
 from typing import TypeVar, cast
 
@@ -54,8 +55,19 @@ def caller_line(depth: int = 1) -> str:
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
+@dataclass(frozen=True, slots=True)
+class LateAnswer:
+    """What a call on a thread answered after it was cancelled: the argument of the CancelledError."""
+
+    value: object
+    error: BaseException | None
+
+
 async def run_callable(fn: UserFunction, *args: object, **kwargs: object) -> object:
-    """Call an `async def` here, a `def` on a thread. When the caller is cancelled, a thread is still waited for."""
+    """Call an `async def` here, a `def` on a thread.
+
+    When the caller is cancelled, a thread is still waited for, and its answer comes with the cancellation.
+    """
     if inspect.iscoroutinefunction(inspect.unwrap(fn)):
         return await cast(Awaitable[object], fn(*args, **kwargs))
     context = contextvars.copy_context()
@@ -66,7 +78,10 @@ async def run_callable(fn: UserFunction, *args: object, **kwargs: object) -> obj
     except asyncio.CancelledError:
         if not future.cancelled():
             await until_done(future)
-        raise
+        if future.cancelled():
+            raise
+        error = future.exception()
+        raise asyncio.CancelledError(LateAnswer(None if error else future.result(), error)) from None
 
 
 async def until_done(future: asyncio.Future[T]) -> None:

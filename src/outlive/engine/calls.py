@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from outlive.engine import failures
 from outlive.engine.attempt import Attempt, Scope
+from outlive.engine.callables import LateAnswer
 from outlive.engine.journal import Also, Item
 from outlive.log import kinds
 from outlive.log.codec import Codec
@@ -106,8 +107,13 @@ async def execute(
     except TimeoutError as error:
         if not bound.expired():
             return Got(error=failures.record(error, attempt.kit.scrubber), raised=error)
-        message = f"{name} did not end within {timeout.total_seconds():g} s"
-        return Got(error=kinds.ErrorRecord(type="TimedOut", message=message), raised=error)
+        late = next(iter(error.__cause__.args), None) if error.__cause__ is not None else None
+        if not isinstance(late, LateAnswer):
+            message = f"{name} did not end within {timeout.total_seconds():g} s"
+            return Got(error=kinds.ErrorRecord(type="TimedOut", message=message), raised=error)
+        if late.error is not None:
+            return Got(error=failures.record(late.error, attempt.kit.scrubber), raised=late.error)
+        value = late.value  # the thread could not be stopped, so what it did is known: that is the outcome
     except (Unwind, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     except BaseException as error:  # also what is no Exception: an effect may have happened

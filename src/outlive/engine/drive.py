@@ -191,7 +191,7 @@ class Drive:
     def _doubt(self, attempt: Attempt) -> tuple[Block, str] | None:
         """A run never ends well, or by its own failure, while an operation of it is in doubt."""
         if attempt.fold.duplicate:
-            return "duplicate effect", f"operation {attempt.fold.duplicate} acted twice"
+            return "duplicate effect", f"operation {attempt.fold.duplicate} may have acted twice"
         unknown = attempt.fold.in_doubt()
         if unknown:
             listed = ", ".join(f"{call.sent.id} {call.shown}" for call in unknown if call.sent)

@@ -33,7 +33,7 @@ class Testimony:
     operation: str
     attempt: int
     epoch: int
-    answer: Literal["succeeded", "raised"]
+    answer: Literal["succeeded", "raised", "sent late"]
     payload: str | None
     error: kinds.ErrorRecord | None
 
@@ -107,7 +107,7 @@ def _evidence(said: Testimony, row: OperationRow, journal: Journal) -> tuple[Ite
         operation=said.operation, attempt=said.attempt, epoch=said.epoch, answer=said.answer, verdict=judged,
         error=said.error,
     )  # fmt: skip
-    if judged == "settles":
+    if judged == "settles" and said.answer != "sent late":
         row = settled(row, said.answer, "evidence", journal.time.now(), said.payload, said.error)
     elif judged == "duplicate":
         row = replace(row, duplicates=row.duplicates + 1, updated_at=journal.time.now())

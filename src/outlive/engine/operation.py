@@ -48,6 +48,10 @@ class Facts:
     not_after: int = 0
 
 
+class WindowOver(NotSent):
+    """Nothing was sent: the authority to send, as it was when the intent was written, has run out."""
+
+
 class Operation(Generic[D]):
     """What tool code (and `reconcile`) holds: what is being done, the key to do it once, and the tools to be honest.
 
@@ -68,6 +72,7 @@ class Operation(Generic[D]):
         self.log = logging.LoggerAdapter(log, {"run": self.run_id, "operation": facts.id})
         self._seam, self._tool, self._connection = attempt, tool, connection
         self._send_until = send_until
+        self.begun = self.sent_late = False
 
     async def note(self, **facts: str) -> None:
         """Make facts durable before going on: a later attempt, a look-up or a person can read them in `notes`."""
@@ -107,7 +112,21 @@ class Operation(Generic[D]):
         """Raise NotSent when the send window is over. Call it right before bytes go out; the HTTP transport does."""
         self.raise_if_lost()
         if self._send_until is not None and self._seam.kit.clock.boottime() > self._send_until:
-            raise NotSent("the send window is over")
+            raise WindowOver("the send window is over")
+
+    def begin(self) -> None:
+        """The body is about to run: the first check of the window, on the thread that will send."""
+        self.guard()
+        self.begun = True
+
+    def sent(self) -> None:
+        """Say that bytes have just gone out, where one knows it; the HTTP transport does.
+
+        A process that was stopped between `guard` and the write notices here that it sent after its window. Somebody
+        may have been told meanwhile that it did not happen: that is left as evidence.
+        """
+        if self._send_until is not None and self._seam.kit.clock.boottime() > self._send_until:
+            self.sent_late = True
 
 
 # The operation that the running code sends, for transports that guard the moment before bytes go out.

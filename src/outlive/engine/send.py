@@ -22,7 +22,7 @@ from outlive.engine.calls import Asked, Got, execute
 from outlive.engine.definition import ToolSpec
 from outlive.engine.inbox import EVIDENCE
 from outlive.engine.journal import Also, Item
-from outlive.engine.operation import Facts, Operation, sending
+from outlive.engine.operation import Facts, Operation, WindowOver, sending
 from outlive.engine.settle import settle
 from outlive.log import kinds
 from outlive.log.canonical import digest
@@ -129,19 +129,20 @@ class Send:
         attempt, kit = self.attempt, self.attempt.kit
         await attempt.gate(self.scope)
         await attempt.journal.grip.ensure(kit.lease_s / 3)
-        now, until = kit.clock.boottime(), kit.lease_s / 3
-        send_until = now + min(until, attempt.journal.grip.remaining())
+        now = kit.clock.boottime()
+        send_until = now + attempt.journal.grip.remaining()
         self.scope.executing = True
         try:
             await self._intent(call, send_until - now)
             call = attempt.fold.keys[self.key]
             sent = call.sent
             assert sent is not None
-            got, late = await self._execute(call, sent, send_until)
+            op = self.operation(sent, call.attempt, send_until=send_until)
+            got = await self._execute(call, sent, op)
             try:
-                await self._recorded(call, sent, got, late)
+                await self._recorded(call, sent, got, begun=op.begun)
             except Unwind:
-                await self._testify(call, sent, got)
+                await self._testify(call, sent, got, op)
                 raise
         finally:
             self.scope.executing = False
@@ -165,10 +166,7 @@ class Send:
         )  # fmt: skip
         await self.record(fact, payload=self.text() if first else None)
 
-    async def _execute(self, call: Call, sent: Sent, send_until: float) -> tuple[Got, bool]:
-        """Run the body. The second answer says that the window was over before anything was sent."""
-        op = self.operation(sent, call.attempt, send_until=send_until)
-
+    async def _execute(self, call: Call, sent: Sent, op: Operation[object]) -> Got:
         async def body(number: int) -> object:
             positional, named = self.tool.signature.spread(self.arguments)
             before = sending.set(op)
@@ -179,16 +177,16 @@ class Send:
             finally:
                 sending.reset(before)  # a look-up that follows in this task is no send
 
-        got = await execute(
+        return await execute(
             self.attempt, body, call.attempt, self.tool.signature.result, self.policy.timeout, self.tool.name
         )
-        late = isinstance(got.raised, NotSent) and self.attempt.kit.clock.boottime() > send_until
-        return got, late
 
-    async def _recorded(self, call: Call, sent: Sent, got: Got, late: bool) -> None:
+    async def _recorded(self, call: Call, sent: Sent, got: Got, *, begun: bool) -> None:
         """Write what an execution gave, as what it says about the effect."""
         policy, number = self.tool.policy, call.attempt
         error = got.error
+        # The commit of the intent took so long that the tool was not even begun: that is nobody's failed attempt.
+        free = isinstance(got.raised, WindowOver) and not begun
         if error is None:
             fact = kinds.Outcome(operation=sent.id, attempt=number, status="succeeded", how="call")
             await self.record(fact, payload=got.text, progress=True)
@@ -199,9 +197,9 @@ class Send:
             delay = self.policy.retry.delay_ms(
                 sent.spent + 1, self.attempt.kit.clock.random(), failures.retry_after(got.raised)
             )
-            retry_at = 0 if late else self.attempt.kit.time.now() + delay
+            retry_at = 0 if free else self.attempt.kit.time.now() + delay
             await self.record(
-                kinds.NotActed(operation=sent.id, attempt=number, error=error, retry_at=retry_at, free=late)
+                kinds.NotActed(operation=sent.id, attempt=number, error=error, retry_at=retry_at, free=free)
             )
         else:
             await self.record(self.doubt(call, sent, f"{error.type}: {error.message}"))
@@ -228,12 +226,15 @@ class Send:
             progress=True,
         )
 
-    async def _testify(self, call: Call, sent: Sent, got: Got) -> None:
+    async def _testify(self, call: Call, sent: Sent, got: Got, op: Operation[object]) -> None:
         """The run is not ours any more, but we know what our call answered: leave it as evidence for the new owner."""
         attempt = self.attempt
-        answer = (
-            "succeeded" if got.error is None else "raised" if isinstance(got.raised, self.tool.policy.raises) else ""
-        )
+        if got.error is None:
+            answer = "succeeded"
+        elif isinstance(got.raised, self.tool.policy.raises):
+            answer = "raised"
+        else:
+            answer = "sent late" if op.sent_late else ""
         if not answer:
             return
         epoch = attempt.journal.grip.authority.epoch
@@ -262,13 +263,13 @@ def guarded(op: Operation[object], fn: UserFunction) -> UserFunction:
     if inspect.iscoroutinefunction(inspect.unwrap(fn)):
 
         async def on_loop(*args: object, **kwargs: object) -> object:
-            op.guard()
+            op.begin()
             return await run_callable(fn, *args, **kwargs)
 
         return on_loop
 
     def on_thread(*args: object, **kwargs: object) -> object:
-        op.guard()
+        op.begin()
         return fn(*args, **kwargs)
 
     return on_thread

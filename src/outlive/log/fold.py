@@ -274,7 +274,7 @@ def _evidence(state: Fold, call: Call, sent: Sent, fact: kinds.Evidence, payload
     if fact.verdict == "duplicate":
         sent.duplicates += 1
         state.duplicate = sent.id
-    elif fact.verdict == "settles":
+    elif fact.verdict == "settles" and fact.answer != "sent late":
         _settle(call, sent, fact.answer, payload, fact.error, "evidence")
 
 
@@ -290,12 +290,12 @@ def verdict(
 ) -> Literal["settles", "confirms", "duplicate", "no news"]:
     """What a late answer about `attempt` means for an operation whose last attempt is `current`.
 
-    It settles one in doubt, confirms what is known, or shows an effect too many. An answer that nothing happened
-    settles nothing: a look-up knows better.
+    It settles one in doubt, confirms what is known, or shows an effect too many. *sent late* knows no answer, but that
+    a request went out after its window: news only where that attempt was already judged not to have happened.
     """  # fmt: skip
     same = attempt == current or effect == "idempotent"
-    if answer == "failed":
-        return "no news"
+    if answer == "sent late":
+        return "no news" if same and status not in ("absent", "retrying", "failed") else "duplicate"
     if status in ("pending", "unknown") and same:
         return "settles"
     if answer == "raised":

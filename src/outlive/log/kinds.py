@@ -214,7 +214,7 @@ class Evidence(Fact):
     operation: str
     attempt: int
     epoch: int
-    answer: Literal["succeeded", "raised", "failed"]
+    answer: Literal["succeeded", "raised", "sent late"]
     verdict: Literal["settles", "confirms", "duplicate", "no news"]
     error: ErrorRecord | None = None
 

@@ -1,0 +1,23 @@
+"""The one place where these tests meet real time: a bounded wait for a condition."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def epoch_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def until(look: Callable[[], Awaitable[T | None]], what: str, *, within: float = 30.0) -> T:
+    """What `look` gives once it gives something; AssertionError when it has given nothing for so many seconds."""
+    end = time.monotonic() + within
+    while True:
+        found = await look()
+        if found is not None and found is not False:
+            return found
+        assert time.monotonic() < end, f"not within {within:g} s: {what}"
+        await asyncio.sleep(0.02)
