@@ -1,0 +1,1 @@
+"""A small bookshop: agents as their authors would write them, checked by mypy and pyright at their strictest."""
