@@ -17,7 +17,7 @@ from outlive.engine.journal import Item
 from outlive.engine.replay import branch_scope
 from outlive.log import kinds
 from outlive.log.fold import Call
-from outlive.model.errors import Diverged, Refused
+from outlive.model.errors import Diverged, ForeignCancellation, Refused
 from outlive.model.signals import Unwind
 
 Start = Callable[[], Awaitable[object]]
@@ -31,12 +31,17 @@ class Branches:
     def __init__(self, attempt: Attempt, ends: Ends, starts: Mapping[str, Start], limit: int = 0) -> None:
         self._attempt, self._ends, self._starts = attempt, ends, starts
         self._turnstile = asyncio.Semaphore(limit) if limit else None
+        self._limit, self._queued, self._begun = limit, 0, 0
+        self._seen: set[str] = set()
+        self._deciding = False
+        self._line = ""
         self._children: dict[str, Scope] = {}
         self._tasks: dict[str, asyncio.Task[object]] = {}
 
     async def run(self, line: str) -> dict[str, object]:
         """Results by branch key: of all of them, or for `first` of the winner alone. Raises what a branch raised."""
         attempt, keys = self._attempt, list(self._starts)
+        self._line = line
         shown = f"{self._ends}({', '.join(keys)})"
         with attempt.entering(shown, line) as scope:
             digested = attempt.digest(_SEPARATOR.join(keys).encode())
@@ -48,15 +53,23 @@ class Branches:
             if not keys:
                 return {}
             self._begin(scope, key)
+            attempt.joins.append(self.moves)
             try:
                 return await self._join(scope, key, call)
             finally:
                 scope.joining = False
+                attempt.joins.remove(self.moves)
                 # What is unwound while a branch is in flight must not hide it: it still has to reach its record.
                 for child in self._children.values():
                     if child.task is None or child.task.done():
                         attempt.scopes.pop(child.name, None)
                 attempt.changed.set()
+
+    def moves(self) -> bool:
+        """Whether it will go on by itself although no branch shows it: an end to deal with, or a place that is free."""
+        ended = {name for name, task in self._tasks.items() if task.done()}
+        free = self._queued > 0 and self._begun < self._limit
+        return free or len(ended) == len(self._tasks) or (self._deciding and bool(ended - self._seen))
 
     def _begin(self, scope: Scope, key: str) -> None:
         scope.joining = True
@@ -73,11 +86,17 @@ class Branches:
         async with AsyncExitStack() as stack:
             if self._turnstile is not None:
                 child.joining = True
-                await stack.enter_async_context(self._turnstile)
+                self._queued += 1
+                try:
+                    await stack.enter_async_context(self._turnstile)
+                finally:
+                    self._queued -= 1
                 child.joining = False
+            self._begun += 1
             try:
                 return await start()
             finally:
+                self._begun -= 1
                 child.joining = True
                 self._leave(child)
                 self._attempt.changed.set()
@@ -118,6 +137,7 @@ class Branches:
         The first to fail, or for `first` the first to end. Recorded before it is told.
         """
         left = set(self._tasks.values())
+        self._deciding = True
         while left:
             done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
             for name, task in self._tasks.items():
@@ -126,12 +146,19 @@ class Branches:
                 self._pass_on(task)
                 if self._ends == "first" or task.exception() is not None:
                     await self._record(scope, key, name)
+                    self._deciding = False
+                    self._attempt.changed.set()
                     return name
+                self._seen.add(name)
+            self._attempt.changed.set()
         return None
 
     def _pass_on(self, task: asyncio.Task[object]) -> None:
         """A branch that was unwound is no answer: the attempt is over for all of them."""
         if task.cancelled():
+            if not self._attempt.closed:
+                fault = ForeignCancellation(call=f"a branch of {self._ends}", line=self._line)
+                self._attempt.halt(Stop("fault", fault=fault))
             raise Unwind(self._attempt.closed or "a branch was cancelled")
         error = task.exception()
         if error is not None and not isinstance(error, Exception):

@@ -74,9 +74,9 @@ class Unclear:
 class Retry:
     """How often and how fast a call that is known not to have acted is tried again.
 
-    `attempts` counts the first one. The wait before attempt n+1 is `first` · 2^(n-1), at most `most`, with jitter of
-    up to a half; a failure with a `retry_after` attribute (seconds) waits at least so long. A lost worker costs no
-    attempt.
+    `attempts` counts the first one. The wait before attempt n+1 is `first` · 2^(n-1), at most `most` (or `first`, where
+    that is longer), with jitter of up to a half; a failure with a `retry_after` attribute (seconds) waits at least so
+    long. A lost worker costs no attempt.
     """
 
     attempts: int = 5
@@ -85,5 +85,6 @@ class Retry:
 
     def delay_ms(self, attempt: int, jitter: float, after_s: float = 0.0) -> int:
         """Milliseconds to wait after failed attempt number `attempt` (from 1); `jitter` is in [0, 1)."""
-        base = min(self.first.total_seconds() * 2.0 ** min(attempt - 1, 32), self.most.total_seconds())
+        most = max(self.most, self.first).total_seconds()
+        base = min(self.first.total_seconds() * 2.0 ** min(attempt - 1, 32), most)
         return int(1000 * max(base * (1.0 - jitter / 2.0), after_s))

@@ -1,0 +1,163 @@
+"""What must hold of any run, however often its workers died: the log against what was witnessed, and the rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from typing_extensions import TypeVar
+
+from outlive.app.inspect import check_chain
+from outlive.log import kinds
+from outlive.log.entry import Entry
+from outlive.log.fold import Call, Fold, step
+from outlive.model.ids import DEFAULT_TENANT, RunId
+from outlive.model.run import RunRow
+from outlive.testing.world import Witnessed, World
+
+D = TypeVar("D", default=None)
+
+# What can be written once for each call and attempt.
+_ONCE = (kinds.Call, kinds.Outcome, kinds.NotActed, kinds.Absent, kinds.Joined, kinds.Ended)
+
+# What a call is, for the comparison of two logs: values drawn anew and numbers of attempts may differ.
+Story = dict[str, list[tuple[str, str, str, str, str]]]
+
+
+async def audit(world: World[D], row: RunRow) -> list[str]:
+    """Everything that is wrong with a run that has stopped; empty is good."""
+    entries = await whole_log(world, row.id)
+    found = _effects(world.witnessed)
+    try:
+        await check_chain(world.store, DEFAULT_TENANT, row.id)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the report names it
+        found.append(f"the chain does not verify: {error}")
+    found += await _records(world, row, entries)
+    found += _verdicts(world.witnessed, entries)
+    found += _twice(entries)
+    found += _secrets(world)
+    return found
+
+
+async def whole_log(world: World[D], run: RunId) -> list[Entry]:
+    """All entries of a run."""
+    entries: list[Entry] = []
+    while page := await world.store.entries(DEFAULT_TENANT, run, after=len(entries) - 1):
+        entries += page
+    return entries
+
+
+def _effects(witnessed: list[Witnessed]) -> list[str]:
+    """Every execution has an intent of its own before it, and nothing is executed again once its outcome is stored."""
+    found: list[str] = []
+    allowed: Counter[str] = Counter()
+    settled: set[str] = set()
+    read: set[str] = set()
+    for one in witnessed:
+        match one.kind:
+            case "intent":
+                allowed[one.id] += 1
+                if one.id in settled:
+                    found.append(f"{one.tool} ({one.id}) has an intent after its outcome")
+            case "outcome" | "done":
+                settled.add(one.id)
+            case "read":
+                read.add(one.id)
+            case "turn":
+                read.clear()
+            case "sent":
+                found += _sent(one, allowed, settled, read)
+    return found
+
+
+def _sent(one: Witnessed, allowed: Counter[str], settled: set[str], read: set[str]) -> list[str]:
+    if one.id in read:
+        return [f"{one.tool} ({one.id}) was read again although its result was recorded"]
+    if one.id in settled:
+        return [f"{one.tool} ({one.id}) was executed again after its outcome was recorded"]
+    if one.id.startswith("op-") and one.id not in allowed and one.effect != "transactional":
+        return [f"{one.tool} ({one.id}) was executed before its intent was stored"]
+    if one.id in allowed:
+        allowed[one.id] -= 1
+        if allowed[one.id] < 0:
+            return [f"{one.tool} ({one.id}) was executed more often than it has intents"]
+    return []
+
+
+def _verdicts(witnessed: list[Witnessed], entries: list[Entry]) -> list[str]:
+    """An external tool is executed once, and once more for each record that an attempt did not happen."""
+    sent = Counter(one.id for one in witnessed if one.kind == "sent" and one.effect == "external")
+    may: Counter[str] = Counter()
+    for entry in entries:
+        match kinds.read(entry):
+            case kinds.Absent(operation=id) | kinds.NotActed(operation=id):
+                may[id] += 1
+            case kinds.Resolved(operation=id, decision="did-not-happen"):
+                may[id] += 1
+            case _:
+                pass
+    return [
+        f"the external operation {id} was executed {count} times, with {may[id]} records that it had not happened"
+        for id, count in sent.items()
+        if count > 1 + may[id]
+    ]
+
+
+def _twice(entries: list[Entry]) -> list[str]:
+    """Nothing is written twice: not what a call asked, not what came of one attempt of it."""
+    met: set[tuple[str, str, str, int, int]] = set()
+    found, turn = [], 0
+    for entry in entries:
+        fact = kinds.read(entry)
+        turn += isinstance(fact, kinds.Turn)
+        if not isinstance(fact, _ONCE):
+            continue
+        attempt = getattr(fact, "attempt", 0)
+        one = entry.kind, entry.key, str(getattr(fact, "operation", "")), int(attempt), turn
+        if one in met:
+            found.append(f"entry {entry.seq} ({entry.kind} of {entry.key or 'the run'}) was written before")
+        met.add(one)
+    return found
+
+
+async def _records(world: World[D], row: RunRow, entries: list[Entry]) -> list[str]:
+    """The operation records are what the log says, and a run that has ended well leaves nothing in doubt."""
+    said = {call.sent.id: call.sent.status for call in calls(entries) if call.sent is not None}
+    rows = {one.id: one.status for one in await world.store.operations(DEFAULT_TENANT, row.id)}
+    found = []
+    if {str(id): status for id, status in rows.items()} != dict(said):
+        found.append(f"the operation records say {rows}, the log says {said}")
+    if row.ended:
+        found += [f"the run has ended with {id} pending" for id, status in rows.items() if status == "pending"]
+    if row.status in ("succeeded", "failed"):
+        found += [f"the run has {row.status} with {id} unknown" for id, status in rows.items() if status == "unknown"]
+    if await world.store.unread(DEFAULT_TENANT, row.id):
+        found.append("there is something unread in the run's inbox")
+    return found
+
+
+def _secrets(world: World[D]) -> list[str]:
+    """No byte of a secret is on the disk."""
+    stored = b"".join(path.read_bytes() for path in world.path.parent.glob(world.path.name + "*") if path.is_file())
+    return [f"a secret of {len(one)} letters is stored" for one in world.secrets.handed_out if one.encode() in stored]
+
+
+def calls(entries: list[Entry]) -> list[Call]:
+    """All calls of a log in the order in which they were first recorded, also those of turns that are over."""
+    state, known = Fold(), dict[int, Call]()
+    for entry in entries:
+        step(state, entry.seq, kinds.read(entry), entry.scope, entry.key, entry.payload)
+        call = state.keys.get(entry.key)
+        if call is not None:
+            known.setdefault(id(call), call)
+    return list(known.values())
+
+
+def story(entries: list[Entry]) -> Story:
+    """What the agent asked for and was told, scope by scope: what a crash or an eviction may not change."""
+    told: Story = {}
+    for call in calls(entries):
+        error = f"{call.error.type}: {call.error.message}" if call.error and call.done else ""
+        payload = "" if call.kind == "value" else str(call.payload)
+        joined = call.joined.branch if call.joined else ""
+        told.setdefault(call.scope, []).append((call.kind, call.key, call.shown, payload + error, joined))
+    return told

@@ -1,0 +1,257 @@
+"""The lab: an application's agents run for real, on a store of their own, in no time, and die wherever a test says.
+
+Real are the store (a SQLite file), the engine, the worker and the tools' bodies; only the clock is not: it stands still
+and jumps to what becomes due. Nothing in it sleeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from typing_extensions import TypeVar as DefaultTypeVar
+
+from outlive.app import decide
+from outlive.app.client import Handle
+from outlive.app.outlive import Outlive
+from outlive.app.registry import Registry
+from outlive.engine.definition import Agent, AgentSpec
+from outlive.model.errors import Refused
+from outlive.model.ids import DEFAULT_TENANT, RunId
+from outlive.model.operation import IN_DOUBT, OperationRow
+from outlive.testing.clock import ManualClock
+from outlive.testing.faults import Fault
+from outlive.testing.replaying import replay_elsewhere
+from outlive.testing.sweep import Person, Plan, Sweep, SweepReport
+from outlive.testing.world import (
+    How,
+    KeptSecrets,
+    Stuck,
+    World,
+    kept_secrets,
+    quiet_about_the_dead,
+    resolve,
+    why_blocked,
+)
+
+D = DefaultTypeVar("D", default=None)
+I = TypeVar("I")  # noqa: E741 - as the public surface names it
+R = TypeVar("R")
+
+_SAID = "the test says so"
+
+
+class Lab(Generic[D]):
+    """What a test holds. Times are the lab's own; `clock` may be handed to fakes."""
+
+    def __init__(self, app: Outlive[D], deps: D, directory: Path, secrets: KeptSecrets, how: How) -> None:
+        self._app, self._deps, self._directory, self._secrets, self._how = app, deps, directory, secrets, how
+        self._world: World[D] = World(app.registry, deps, directory / "lab.db", secrets=secrets, how=how)
+        self._waiting = _Waiting(self._world)
+        self._swept = 0
+
+    @property
+    def clock(self) -> ManualClock:
+        """The lab's clock. A `sleep` on it jumps."""
+        return self._world.clock
+
+    # ---- running
+
+    async def start(self, agent: Agent[I, R], input: I, /, *, id: str | None = None) -> Handle[R]:
+        """Start a run, as `app.start` does. Nothing works on it before `advance`, `run` or a `result()`."""
+        handle = await self._world.client.start(agent, input, id=id)
+        self._waiting.runs.add(handle.id)
+        return handle
+
+    async def run(self, agent: Agent[I, R], input: I, /, *, id: str | None = None) -> R:
+        """Start a run and let time pass until it has ended; what the agent returned.
+
+        Raises RunFailed or RunExpired for another end, and Stuck for a run that cannot go on by itself:
+        the message names the operation in doubt.
+        """
+        handle = await self.start(agent, input, id=id)
+        row = await self._world.finish(RunId(handle.id))
+        if row.status == "blocked":
+            raise Stuck(await why_blocked(self._world, row))
+        return await handle.result()
+
+    async def advance(self, by: timedelta | None = None, /, **duration: float) -> None:
+        """Let time pass, `advance(days=3)` or by a timedelta. What becomes due meanwhile is done in order of time."""
+        left = by if by is not None else timedelta(**duration)
+        if left < timedelta(0):
+            raise Refused(what=f"advance by {left}", why="time does not run backwards")
+        world, until = self._world, self.clock.now() + round(left / timedelta(milliseconds=1))
+        await world.work()
+        while (step := await world.next_due()) is not None and self.clock.now() + step <= until:
+            self.clock.advance(timedelta(milliseconds=step))
+            await world.work()
+        self.clock.advance(timedelta(milliseconds=max(0, until - self.clock.now())))
+        await world.work()
+
+    def crash(self, fault: Fault) -> None:
+        """From now on the worker meets this fault: `Fault("after", 3, "append")` dies after the third append.
+
+        A worker that has died is followed by another, which takes the run over once its lease is over.
+        """
+        self._world.process.inject(fault)
+
+    # ---- looking and deciding
+
+    def sent(self, tool: str) -> list[dict[str, object]]:
+        """The arguments of each time that the tool's body was executed in this lab, in order; not those of sweeps."""
+        self._known(tool)
+        return [dict(one.arguments) for one in self._world.witnessed if one.kind == "sent" and one.tool == tool]
+
+    async def status(self, run: Handle[R] | str) -> str:
+        """The status of a run, as `Handle.status`."""
+        return (await self._world.row(_id(run))).status
+
+    async def log(self, run: Handle[R] | str) -> list[str]:
+        """The log of a run, one line for each entry."""
+        return await self._world.lines(_id(run))
+
+    async def operations(self, run: Handle[R] | str) -> list[OperationRow]:
+        """The operation records of a run, in the order of their first intent."""
+        return await self._world.store.operations(DEFAULT_TENANT, RunId(_id(run)))
+
+    async def resolve(
+        self, run: Handle[R] | str, tool_or_operation: str, decision: decide.Word, *, outcome: object = None,
+        why: str = _SAID,
+    ) -> None:  # fmt: skip
+        """Say, as a person would, what became of an operation in doubt: by its tool's name, or its id.
+
+        *happened* takes the outcome as the tool would have returned it. Raises NotInDoubt, UnknownOperation, Refused
+        for a tool with no or with several operations in doubt, and TooEarly for a *did-not-happen* before it can be
+        known: `advance` first.
+        """
+        operation = await self._operation(_id(run), tool_or_operation)
+        await resolve(self._world, operation, decision, outcome=outcome, why=why)
+
+    async def _operation(self, run: str, named: str) -> OperationRow:
+        rows = await self._world.store.operations(DEFAULT_TENANT, RunId(run))
+        if named not in self._app.registry.tools:
+            found = [row for row in rows if row.id.startswith(named)]
+        else:
+            found = [row for row in rows if row.tool == named and row.status in IN_DOUBT]
+        if len(found) != 1:
+            listed = "; ".join(f"{row.id} {row.tool} is {row.status}" for row in rows) or "none at all"
+            raise Refused(what=f"resolve({named!r})", why=f"it names {len(found)} operations; run {run} has: {listed}")
+        return found[0]
+
+    def _known(self, tool: str) -> None:
+        if tool not in self._app.registry.tools:
+            known = ", ".join(sorted(self._app.registry.tools)) or "none"
+            raise Refused(what=f"sent({tool!r})", why=f"no tool is called that; registered: {known}")
+
+    # ---- sweeping
+
+    async def sweep(
+        self, agent: Agent[I, R], input: I, /, *, person: Person | None = None,
+        equal: Callable[[R, R], bool] | None = None, every: int = 1, deaths: int = 1,
+        together: int = 1,
+    ) -> SweepReport:  # fmt: skip
+        """Run the agent again and again, each time with a fault at another store call, and check how it recovers.
+
+        At each call: the worker dies before it, dies after it, is refused, and for what writes loses the answer, with
+        the call done, done later, or never. Every run has a store of its own; `deps` are the same ones throughout, so
+        fakes of outside services must keep operations apart by `op.key` and be able to answer `reconcile`.
+
+        `person` answers for what cannot be looked up; without it a run that is blocked by such an operation is a good
+        end, and counted as *in doubt*. `equal` compares results with that of the undisturbed run (default `==`).
+        `every` takes only each so-manieth call, and the first of each kind; with `deaths=2` the next worker dies as
+        well; `together` points are tried at a time. Raises AssertionError that names call and fault and shows the log.
+        """
+        sweep = Sweep(self._elsewhere, agent, input, person=person, equal=equal)
+        return await sweep.run(Plan(every=every, deaths=deaths, together=together))
+
+    async def replay(
+        self, agent: Agent[I, R], input: I, /, *, hash_seeds: tuple[int, ...] = (1, 2), deps: str = ""
+    ) -> None:
+        """Record a run up to its end, then let other processes with these hash seeds repeat it from the log.
+
+        Each must ask for exactly what is recorded, execute nothing, and end as the first one did. `deps` names a
+        function `module:name` that gives the other process its deps (default: None). Raises AssertionError.
+        """
+        await replay_elsewhere(self._elsewhere, agent, input, hash_seeds, deps)
+
+    def _elsewhere(self, agent: AgentSpec) -> World[D]:
+        """A world of its own, in which this agent is the only one."""
+        self._swept += 1
+        registry = Registry()
+        registry.agents, registry.tools = {agent.name: agent}, self._app.registry.tools
+        path = self._directory / f"{self._swept}.db"
+        return World(registry, self._deps, path, secrets=self._secrets, how=self._how)
+
+    async def _open(self) -> None:
+        await self._world.open(answering=self._waiting)
+
+    async def _close(self) -> None:
+        await self._world.close()
+
+
+@asynccontextmanager
+async def lab(
+    app: Outlive[D],
+    *,
+    deps: D,
+    evict: bool = False,
+    secrets: Mapping[str, str] | None = None,
+    threads: bool = False,
+) -> AsyncIterator[Lab[D]]:
+    """A lab for an application: its agents and tools, with these `deps` in the place of what `app.deps` opens.
+
+    With `evict` a run is unloaded from memory after every single record, as if each call took days. `secrets` come
+    before those of the application. `threads` gives the store the threads that it has in production: slower, and the
+    order of calls is not the same in every run.
+    """
+    app.registry.load()
+    loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler()
+    quiet_about_the_dead(loop)
+    with tempfile.TemporaryDirectory(prefix="outlive-lab-", ignore_cleanup_errors=True) as directory:
+        one = Lab(app, deps, Path(directory), kept_secrets(app, dict(secrets or {})), How(evict, threads))
+        await one._open()
+        try:
+            yield one
+        finally:
+            await one._close()
+            loop.set_exception_handler(before)
+
+
+class _Waiting(ManualClock):
+    """The clock of whoever waits for a result: waiting is what makes the worker work, and time pass."""
+
+    def __init__(self, world: World[D]) -> None:
+        super().__init__(seed="outside")
+        self._world = world
+        self.runs: set[str] = set()
+
+    def boottime(self) -> float:
+        return self._world.clock.boottime()
+
+    def now(self) -> int:
+        return self._world.clock.now()
+
+    async def sleep(self, seconds: float) -> None:
+        world = self._world
+        await world.work()
+        rows = [await world.row(run) for run in sorted(self.runs)]
+        self.runs -= {row.id for row in rows if row.ended}
+        if len(rows) > len(self.runs):
+            return
+        if all(row.status == "blocked" for row in rows):
+            raise Stuck("\n".join([await why_blocked(world, row) for row in rows]))
+        step = await world.next_due()
+        if step is None:
+            named = ", ".join(f"{row.id} is {row.status} ({row.reason or 'no reason'})" for row in rows)
+            raise Stuck(f"nothing will become due by itself: {named}")
+        world.clock.advance(timedelta(milliseconds=step))
+
+
+def _id(run: Handle[R] | str) -> str:
+    return run if isinstance(run, str) else run.id

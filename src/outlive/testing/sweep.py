@@ -1,0 +1,307 @@
+"""The crash sweep: an agent is run again and again, each time with a fault at another call to its store.
+
+However its workers die, the run must end as the undisturbed one did, or be visibly in doubt; and what was executed must
+be what the log allows. A failure names the call, the fault, what is wrong, and shows the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Generic, TypeVar, cast
+
+from typing_extensions import TypeVar as DefaultTypeVar
+
+from outlive.engine.definition import Agent, AgentSpec, ToolSpec
+from outlive.log import kinds
+from outlive.model.errors import RunEnded, RunFailed
+from outlive.model.ids import DEFAULT_TENANT, RunId
+from outlive.model.operation import IN_DOUBT, DidNotHappen, Happened, OperationRow
+from outlive.model.run import RunRow
+from outlive.testing.audit import audit
+from outlive.testing.faults import WRITES, Fault, Made
+from outlive.testing.world import World, resolve, why_blocked
+
+D = DefaultTypeVar("D", default=None)
+I = TypeVar("I")  # noqa: E741 - as the public surface names it
+R = TypeVar("R")
+
+# What a person knows of an operation in doubt; None: nothing.
+Person = Callable[[OperationRow], "Happened[object] | DidNotHappen | None"]
+
+# What a call to the store is about: a step, a tool by what it declares, or the run itself.
+CLASSES = ("run", "step", "read", "idempotent", "external", "external, looked up", "transactional")
+
+# A second death is tried at one in so many calls of the recovering worker, each time others.
+_STRIDE = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is tried: each `every`-th call, the first of each kind; with two `deaths` the next worker dies too."""
+
+    every: int = 1
+    deaths: int = 1
+    together: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One way to be disturbed: the faults of the first worker, and those of the one after it."""
+
+    call: int
+    made: Made
+    first: tuple[Fault, ...]
+    second: tuple[Fault, ...] = ()
+
+    def __str__(self) -> str:
+        then = f", then {', then '.join(map(str, self.second))}" if self.second else ""
+        return f"call {self.call} ({self.made.method}): {', then '.join(map(str, self.first))}{then}"
+
+
+@dataclass(slots=True)
+class SweepReport:
+    """How many points were tried, by store method, by what the call was about, and by how the run ended."""
+
+    points: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    tried: int = 0
+
+    def add(self, other: SweepReport) -> None:
+        """Put another report into this one."""
+        self.points += other.points
+        self.tried += other.tried
+
+    def count(self, *, method: str = "", about: str = "", outcome: str = "") -> int:
+        """How many points match; empty matches everything."""
+        asked = (method, about, outcome)
+        return sum(
+            count
+            for key, count in self.points.items()
+            if all(want in ("", has) for want, has in zip(asked, key, strict=True))
+        )
+
+    def __str__(self) -> str:
+        methods, width = sorted({key[0] for key in self.points}), 20
+        lines = [f"{self.tried} points; points per store method and what it was about:"]
+        lines.append(" " * width + "".join(f"{one:>{max(len(one), 6) + 2}}" for one in CLASSES))
+        for method in methods:
+            counts = [f"{self.count(method=method, about=one):>{max(len(one), 6) + 2}}" for one in CLASSES]
+            lines.append(f"{method:<{width}}" + "".join(counts))
+        for outcome in sorted({key[2] for key in self.points}):
+            counts = [f"{self.count(about=one, outcome=outcome):>{max(len(one), 6) + 2}}" for one in CLASSES]
+            lines.append(f"{outcome:<{width}}" + "".join(counts))
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a run stopped: its row, what a waiting client is given, and how its workers' store was used."""
+
+    row: RunRow
+    result: object
+    error: RunEnded | None
+    made: list[Made]
+
+    @property
+    def said(self) -> str:
+        """In words."""
+        if self.error is not None:
+            return str(self.error).removeprefix(f"run {self.row.id} ")
+        if self.row.status == "blocked":
+            return f"blocked: {self.row.reason}"
+        return f"succeeded with {self.result!r}"
+
+
+class SweepFailed(AssertionError):
+    """A point at which something does not hold."""
+
+
+class Sweep(Generic[I, R, D]):
+    """One agent and one input, swept."""
+
+    def __init__(
+        self, world: Callable[[AgentSpec], World[D]], agent: Agent[I, R], input: I, *, person: Person | None,
+        equal: Callable[[R, R], bool] | None,
+    ) -> None:  # fmt: skip
+        self._new, self._agent, self._input, self._person = world, agent, input, person
+        self._equal = equal
+        self._tools: dict[str, ToolSpec] = {}
+        self._report = SweepReport()
+        self._runs = 0
+
+    async def run(self, plan: Plan) -> SweepReport:
+        """Learn the calls of the undisturbed run, then try each point. Raises AssertionError."""
+        undisturbed, _ = await self._once(None, None)
+        used = {about for made in undisturbed.made for about in self._about(made)} | {"run"}
+        self._report = SweepReport()
+        waiting: list[Point] = []
+        met: set[tuple[str, frozenset[str]]] = set()
+        for call, made in enumerate(undisturbed.made, start=1):
+            kind = made.method, frozenset(self._about(made))
+            if kind not in met or call % plan.every == 0:
+                waiting += points(call, made)
+            met.add(kind)
+        waiting.reverse()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(plan.together):
+                    group.create_task(self._serve(waiting, plan, undisturbed, used))
+        except* Exception as failed:  # noqa: BLE001 - whatever it is, it is passed on
+            raise failed.exceptions[0] from None
+        return self._report
+
+    async def _serve(self, waiting: list[Point], plan: Plan, undisturbed: End, used: set[str]) -> None:
+        """Try points until none is left."""
+        while waiting:
+            point = waiting.pop()
+            end, recovery = await self._once(point, undisturbed)
+            self._count(point, end, used)
+            for further in _further(point, recovery) if plan.deaths > 1 else ():
+                end, _ = await self._once(further, undisturbed)
+                self._count(further, end, used)
+
+    def _count(self, point: Point, end: End, used: set[str]) -> None:
+        report = self._report
+        outcome = "in doubt" if end.row.status == "blocked" else end.row.status
+        report.tried += 1
+        for about in self._about(point.made) or used:
+            report.points[point.made.method, about, outcome] += 1
+
+    def _about(self, made: Made) -> set[str]:
+        """Which classes of calls an append is about; empty for what is about the run as a whole."""
+        about: set[str] = set()
+        if made.append is None:
+            return about
+        for row in made.append.operations:
+            looked_up = row.effect == "external" and self._tools[row.tool].policy.reconcile is not None
+            about.add("external, looked up" if looked_up else row.effect)
+        for draft in made.append.drafts:
+            if draft.kind in (kinds.StepDone.KIND, kinds.StepTried.KIND):
+                body = json.loads(draft.body)
+                about.add(self._tools[body["name"]].policy.effect if body.get("tool") else "step")
+        return about or {"run"}
+
+    async def _once(self, point: Point | None, undisturbed: End | None) -> tuple[End, list[Made]]:
+        """One run in a world of its own. Returns how it ended, and the calls of the worker that recovered it."""
+        world = self._new(self._agent)
+        self._tools = world.registry.tools
+        self._runs += 1
+        name = f"{self._agent.name}-{self._runs}"
+        await world.open(*(point.first if point else ()))
+        try:
+            world.next_faults = [point.second] if point and point.second else []
+            first = world.process
+            handle = await world.client.start(self._agent, self._input, id=name)
+            row = await self._finish(world, RunId(handle.id))
+            late = await first.deliver()
+            result, error = await self._result(world, row)
+            end = End(row, result, error, first.made)
+            wrong = await audit(world, row) + self._compare(world, end, undisturbed)
+            wrong += [f"an append that was lost was stored after all: {one}" for one in late if one == "stored"]
+            if point is not None and first.met != list(point.first):
+                wrong.append(f"the fault was never met: the worker made {len(first.made)} calls")
+            if row.status == "blocked":
+                wrong += await self._blocked_for_good_reason(world, row)
+            if wrong:
+                raise SweepFailed(await self._tell(world, row, point, wrong))
+            return end, world.process.made if world.deaths else []
+        except SweepFailed:
+            raise
+        except Exception as error:
+            log = "\n".join(await world.lines(name))
+            raise SweepFailed(f"sweep of {self._agent.name}, at {point}: {error!r}\nlog:\n{log}") from error
+        finally:
+            await world.close()
+
+    async def _finish(self, world: World[D], run: RunId) -> RunRow:
+        row = await world.finish(run)
+        while row.status == "blocked" and self._person is not None:
+            if not await self._ask(world, row):
+                break
+            row = await world.finish(run)
+        return row
+
+    async def _ask(self, world: World[D], row: RunRow) -> bool:
+        """Let the person decide what is in doubt; whether anything was decided."""
+        assert self._person is not None
+        decided = False
+        for one in await world.store.operations(DEFAULT_TENANT, row.id):
+            answer = self._person(one) if one.status in IN_DOUBT else None
+            match answer:
+                case Happened():
+                    await resolve(world, one, "happened", outcome=answer.outcome, why="it was looked up by hand")
+                case DidNotHappen():
+                    world.clock.advance(timedelta(milliseconds=max(0, one.not_before - world.clock.now())))
+                    await resolve(world, one, "did-not-happen", outcome=None, why="it was looked up by hand")
+                case None:
+                    continue
+            decided = True
+        return decided
+
+    async def _result(self, world: World[D], row: RunRow) -> tuple[object, RunEnded | None]:
+        if not row.ended:
+            return None, None
+        try:
+            return await world.client.handle(self._agent, row.id).result(), None
+        except RunEnded as error:
+            return None, error
+
+    def _compare(self, world: World[D], end: End, undisturbed: End | None) -> list[str]:
+        if undisturbed is None or end.row.status == "blocked":
+            return []
+        same = end.row.status == undisturbed.row.status
+        if same and isinstance(end.error, RunFailed) and isinstance(undisturbed.error, RunFailed):
+            same = (end.error.type, end.error.message) == (undisturbed.error.type, undisturbed.error.message)
+        elif same and end.row.status == "succeeded":
+            equal = self._equal or (lambda one, other: one == other)
+            same = equal(cast(R, end.result), cast(R, undisturbed.result))
+        return [] if same else [f"it {end.said}; undisturbed it {undisturbed.said}"]
+
+    async def _blocked_for_good_reason(self, world: World[D], row: RunRow) -> list[str]:
+        """Only what cannot be looked up may be left to a person, and only where nobody was asked in this sweep."""
+        rows = [one for one in await world.store.operations(DEFAULT_TENANT, row.id) if one.status in IN_DOUBT]
+        if row.reason != "operation in doubt" or not rows:
+            return [f"it is blocked: {row.reason}: {row.detail}"]
+        return [
+            f"{one.tool} is left in doubt although it can be repeated or looked up"
+            for one in rows
+            if one.effect != "external" or self._tools[one.tool].policy.reconcile is not None
+        ]
+
+    async def _tell(self, world: World[D], row: RunRow, point: Point | None, wrong: list[str]) -> str:
+        where = f"at {point}" if point else "undisturbed"
+        blocked = [await why_blocked(world, row)] if row.status == "blocked" else []
+        happened = [f"  {one.kind:<8} {one.tool} {one.id}" for one in world.witnessed]
+        head = [f"sweep of {self._agent.name}, {where}: the run is {row.status}", *(f"- {one}" for one in wrong)]
+        return "\n".join([*head, *blocked, "what happened:", *happened, "log:", *await world.lines(row.id)])
+
+
+def points(call: int, made: Made) -> Iterator[Point]:
+    """The ways in which one call can go wrong."""
+    for kind in ("die", "after", "before"):
+        yield Point(call, made, (Fault(kind, call),))
+    if made.method in WRITES:
+        yield Point(call, made, (Fault("lost", call, later=0),))
+        yield Point(call, made, (Fault("lost", call, later=None),))
+    if made.method == "append":
+        # One call later is before the run is claimed again; two later is after it.
+        yield Point(call, made, (Fault("lost", call, later=1),))
+        yield Point(call, made, (Fault("lost", call, later=2),))
+
+
+def _further(point: Point, recovery: list[Made]) -> Iterator[Point]:
+    """A second fault for a point: the next worker dies as well, or this one does while it finds out what it wrote."""
+    fault = point.first[0]
+    if fault.kind == "lost":
+        for after in (1, 2):
+            for kind in ("die", "after"):
+                yield Point(point.call, point.made, (fault, Fault(kind, point.call + after)))
+    elif fault.kind in ("die", "after"):
+        for again in range(1 + point.call % _STRIDE, len(recovery) + 1, _STRIDE):
+            writes = recovery[again - 1].method in WRITES
+            for second in (Fault("after", again), Fault("lost" if writes else "die", again)):
+                yield Point(point.call, point.made, point.first, (second,))

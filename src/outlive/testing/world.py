@@ -1,0 +1,317 @@
+"""A store on a file, a clock that only we move, and the worker processes that use them one after another.
+
+Nothing waits in real time: a worker works until there is nothing to claim, then the clock jumps to the next thing that
+becomes due. What a worker really executed, and what was really stored, is written down here as it happens, so that it
+can be held against the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Generic, Literal
+
+from typing_extensions import TypeVar
+
+from outlive.app import decide
+from outlive.app.compose import secrets_of, worker_of
+from outlive.app.inspect import lines
+from outlive.app.outlive import Outlive
+from outlive.app.registry import Registry
+from outlive.app.settings import Settings
+from outlive.engine.control import Control
+from outlive.engine.definition import ToolSpec
+from outlive.engine.worker import Worker
+from outlive.log import kinds
+from outlive.model.clock import Clock
+from outlive.model.errors import StoreError
+from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
+from outlive.model.operation import IN_DOUBT, OperationRow
+from outlive.model.run import RunRow
+from outlive.secret.port import Secrets
+from outlive.store.port import Append, RunFilter, Store
+from outlive.testing.clock import ManualClock
+from outlive.testing.direct import DirectStore
+from outlive.testing.faults import Died, Fault, FaultyStore
+
+D = TypeVar("D", default=None)
+
+_LEASE = timedelta(seconds=30)
+# A run that does not end in so many jumps of the clock goes round in circles.
+_MOST_JUMPS = 10_000
+
+
+class Stuck(AssertionError):
+    """A run cannot go on by itself: it is blocked, or nothing that it waits for will ever come."""
+
+
+class JumpingClock(ManualClock):
+    """A clock on which a sleep takes no time: it jumps to its end."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Let the time pass at once, and other tasks have their turn."""
+        self.advance(timedelta(seconds=max(0.0, seconds)))
+        await super().sleep(0)
+
+
+class KeptSecrets:
+    """The application's secrets, and first of all those of the test. Remembers what was handed out."""
+
+    def __init__(self, planted: dict[str, str], others: Secrets) -> None:
+        self._planted, self._others = planted, others
+        self.handed_out: set[str] = set(planted.values())
+
+    def get(self, name: str) -> str | None:
+        """See the port."""
+        value = self._planted.get(name) or self._others.get(name)
+        if value:
+            self.handed_out.add(value)
+        return value
+
+    def describe(self, name: str) -> str:
+        """See the port."""
+        return f"secrets={{…}} of the lab, {self._others.describe(name)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Witnessed:
+    """What really happened, in order: a tool's body began (*sent*), or an entry of this kind was stored."""
+
+    kind: Literal["sent", "intent", "outcome", "read", "done", "turn"]
+    id: str = ""
+    tool: str = ""
+    effect: str = ""
+    arguments: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """Whether runs are unloaded after each record, and whether the store has its threads."""
+
+    evict: bool = False
+    threads: bool = False
+
+
+class _Client(Outlive[D]):
+    """The application as somebody outside opens it."""
+
+    async def open_directly(self, path: Path, clock: Clock) -> None:
+        """Open a store that this process has for itself."""
+        store = DirectStore(path, clock=clock)
+        await store.open()
+        self._store = store
+
+
+class World(Generic[D]):
+    """One store and everybody who uses it. `client` is the application as the world outside would open it."""
+
+    def __init__(
+        self, registry: Registry, deps: D, path: Path, *, secrets: KeptSecrets, how: How | None = None,
+        now: int | None = None,
+    ) -> None:  # fmt: skip
+        self.registry, self.deps, self.path = registry, deps, path
+        self.clock = JumpingClock() if now is None else JumpingClock(now=now)
+        self.secrets = secrets
+        self.settings = Settings(
+            store=f"sqlite:///{self.path}?synchronous=off", unsafe_durability=True, lease=_LEASE, tenant=DEFAULT_TENANT
+        )
+        self.witnessed: list[Witnessed] = []
+        self.deaths = 0
+        self.next_faults: list[tuple[Fault, ...]] = []
+        self._complaints = Complaints()
+        self._how = how or How()
+        self._client: Outlive[D] | None = None
+        self._process: tuple[FaultyStore, Worker] | None = None
+
+    # ---- opening and closing
+
+    async def open(self, *faults: Fault, answering: Clock | None = None) -> None:
+        """Open the store; `faults` are those of the first worker, `answering` is the clock of whoever waits outside."""
+        client: _Client[D] = _Client(self.settings.store, clock=answering or self.clock)
+        client.registry = self.registry
+        if self._how.threads:
+            await client.open(self.settings)
+        else:
+            await client.open_directly(self.path, self.clock)
+        self._client = client
+        logging.getLogger("outlive.worker").addHandler(self._complaints)
+        self.serve(*faults)
+
+    async def close(self) -> None:
+        """Close the store."""
+        logging.getLogger("outlive.worker").removeHandler(self._complaints)
+        self._process = None
+        if self._client is not None:
+            await self._client.close()
+
+    @property
+    def client(self) -> Outlive[D]:
+        """For `start` and `handle`."""
+        assert self._client is not None, "the lab is closed"
+        return self._client
+
+    @property
+    def store(self) -> Store:
+        """The store without faults."""
+        return self.client.opened
+
+    @property
+    def process(self) -> FaultyStore:
+        """The store as the worker of now sees it."""
+        assert self._process is not None, "the lab is closed"
+        return self._process[0]
+
+    def serve(self, *faults: Fault) -> None:
+        """Begin a new worker process. The one before is gone: it did not take leave."""
+        store = FaultyStore(self.store, faults, on_commit=self._committed)
+
+        def on_send(tool: ToolSpec, id: str, arguments: dict[str, object]) -> None:
+            if store.died:
+                raise Died(store.died)
+            self.witnessed.append(Witnessed("sent", id, tool.name, tool.policy.effect, dict(arguments)))
+
+        worker = worker_of(
+            self.registry, store, self.settings, self.clock, self.deps, secrets=self.secrets, on_send=on_send,
+            wake_in_place=False, evict=self._how.evict,
+        )  # fmt: skip
+        self._process = store, worker
+
+    # ---- working
+
+    async def work(self) -> None:
+        """Let the worker claim and drive until nothing can be claimed. One that dies is followed by another."""
+        while True:
+            store, worker = self._process or (None, None)
+            assert store is not None and worker is not None, "the lab is closed"
+            found = 0
+            try:
+                found = await worker.claim()
+            except Died:
+                pass
+            except StoreError:
+                await self.clock.sleep(0.5)
+                continue
+            await worker.idle()
+            if self._complaints.said:
+                raise AssertionError("a worker could not drive a run: " + "\n".join(self._complaints.said))
+            if store.died:
+                self.deaths += 1
+                self.serve(*(self.next_faults.pop(0) if self.next_faults else ()))
+            elif not found:
+                return
+
+    async def finish(self, run: RunId, *, until_death: bool = False) -> RunRow:
+        """Work and let time pass until the run has ended or is blocked, or a worker died. Raises Stuck."""
+        for _ in range(_MOST_JUMPS):
+            await self.work()
+            row = await self.row(run)
+            if row.ended or row.status == "blocked" or (until_death and self.deaths):
+                return row
+            step = await self.next_due()
+            if step is None:
+                raise Stuck(f"run {run} is {row.status} ({row.reason or 'no reason'}) and nothing will become due")
+            self.clock.advance(timedelta(milliseconds=step))
+        raise Stuck(f"run {run} has not ended after {_MOST_JUMPS} jumps of the clock")
+
+    async def next_due(self) -> int | None:
+        """Milliseconds until something becomes due by itself, None if nothing will."""
+        now = self.clock.now()
+        which = RunFilter(statuses=("ready", "running", "waiting", "blocked"), limit=10_000)
+        due: list[int] = []
+        for row in await self.store.runs(DEFAULT_TENANT, which):
+            due += [at for at in (row.deadline_at, row.wake_at if row.status == "waiting" else None) if at is not None]
+            if row.status == "running":
+                # Its worker has died: the next one watches the lease once in each renewal interval.
+                due.append(now + int(_LEASE.total_seconds() * 1000) // 3)
+        later = [at - now for at in due if at > now]
+        return min(later, default=None)
+
+    async def row(self, run: str) -> RunRow:
+        """The row of a run that exists."""
+        row = await self.store.run(DEFAULT_TENANT, RunId(run))
+        assert row is not None, f"no run is called {run!r} in this lab"
+        return row
+
+    async def lines(self, run: str) -> list[str]:
+        """The log as people read it."""
+        return [
+            f"{one.seq:>4} e{one.epoch} {one.kind:<15} {one.scope + ' ' if one.scope else ''}{one.text}"
+            async for one in lines(self.store, DEFAULT_TENANT, run)
+        ]
+
+    # ---- what is witnessed
+
+    def _committed(self, append: Append) -> None:
+        for draft in append.drafts:
+            body = json.loads(draft.body)
+            match draft.kind:
+                case kinds.Intent.KIND:
+                    self.witnessed.append(Witnessed("intent", body["operation"], body["name"], body["effect"]))
+                case kinds.Outcome.KIND:
+                    self.witnessed.append(Witnessed("outcome", body["operation"]))
+                case kinds.Done.KIND:
+                    self.witnessed.append(Witnessed("done", body["operation"], body["name"]))
+                case kinds.StepDone.KIND if body.get("tool"):
+                    self.witnessed.append(Witnessed("read", draft.key, body["name"]))
+                case kinds.Turn.KIND:
+                    self.witnessed.append(Witnessed("turn"))
+                case _:
+                    pass
+
+
+async def why_blocked(world: World[D], row: RunRow) -> str:
+    """What a person has to do so that a blocked run goes on."""
+    said = f"run {row.id} is blocked: {row.reason}: {row.detail}"
+    for one in await world.store.operations(DEFAULT_TENANT, row.id):
+        if one.status in IN_DOUBT:
+            said += (
+                f"\n  {one.tool}({one.arguments}) is {one.status}; say what became of it with "
+                f"`await t.resolve({row.id!r}, {one.tool!r}, 'happened', outcome=…)`, or 'did-not-happen', or 'abandon'"
+            )
+    return said
+
+
+async def resolve(
+    world: World[D], operation: OperationRow, decision: decide.Word, *, outcome: object, why: str
+) -> None:
+    """Decide about an operation in doubt, as `outlive resolve` does."""
+    registry, text = world.registry, None
+    if decision == "happened":
+        tool = registry.tools[operation.tool]
+        text = tool.signature.result.encode(outcome, where=f"the outcome of {tool.name}")
+    control = Control(world.store, world.clock, Owner("lab"))
+    await decide.resolve(
+        control, registry, DEFAULT_TENANT, operation.run, operation.id, decision, who="lab", why=why, outcome=text
+    )
+
+
+class Complaints(logging.Handler):
+    """Collects what a worker failed at, which it logs and survives: in a test that is a failure, not a line."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it, with its traceback."""
+        if record.exc_info:
+            self.said.append(logging.Formatter().format(record))
+
+
+def quiet_about_the_dead(loop: asyncio.AbstractEventLoop) -> None:
+    """The tasks of a process that has died are nobody's to await: their `Died` is not worth a word."""
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        if not isinstance(context.get("exception"), Died):
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)
+
+
+def kept_secrets(app: Outlive[D], planted: dict[str, str]) -> KeptSecrets:
+    """The secrets of the test before those of the application."""
+    return KeptSecrets(planted, app.secrets or secrets_of(Settings()))
