@@ -39,6 +39,9 @@ class Nothing:
     def describe(self, name: str) -> str:
         return "nothing"
 
+    def names(self) -> list[str]:
+        return []
+
 
 class Mortal:
     """The store of a worker that will die: from `kill` on nothing of that worker reaches the database any more."""

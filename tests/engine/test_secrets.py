@@ -24,6 +24,16 @@ class Vault:
     def describe(self, name: str) -> str:
         return "the vault"
 
+    def names(self) -> list[str]:
+        return []
+
+
+class OpenVault(Vault):
+    """The same, listing what it has."""
+
+    def names(self) -> list[str]:
+        return ["bank/pin"]
+
 
 def all_bytes(directory: Path) -> bytes:
     """Every byte of every file."""
@@ -110,6 +120,17 @@ async def test_a_missing_secret_says_where_it_was_looked_for(tmp_path: Path) -> 
         does.tool = tool
         row = await rig.until_ended(await begin(rig, body), RUN)
         assert "no secret 'bank/token'; tried the vault" in row.detail
+
+
+async def test_a_listed_secret_is_scrubbed_by_a_worker_that_never_read_it(tmp_path: Path) -> None:
+    subject.reset()
+
+    async def body(run: Run[None]) -> object:
+        return await run.step(leak, "x")
+
+    async with rig_at(tmp_path, secrets=OpenVault()) as rig:
+        await rig.settle(await begin(rig, body))
+        assert (await rig.entries(RUN))[2].payload == '"the pin is [secret bank/pin]"'
 
 
 async def test_nothing_is_scrubbed_before_a_secret_was_read(rig: Rig) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from outlive.model.errors import SecretMissing
-from outlive.secret import ChainSecrets, EnvironmentSecrets, FileSecrets, read_secret
+from outlive.secret import ChainSecrets, EnvironmentSecrets, FileSecrets, Scrubber, read_secret, register_all
 
 
 def test_a_name_is_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,3 +72,24 @@ def test_a_missing_secret_says_where_it_was_looked_for(tmp_path: Path) -> None:
     assert caught.value.name == "bank/token"
     with pytest.raises(SecretMissing, match="no provider"):
         read_secret(ChainSecrets([]), "x")
+
+
+def test_what_can_be_listed_is_listed(tmp_path: Path) -> None:
+    environment = EnvironmentSecrets(environ={"OUTLIVE_SECRET_BANK_TOKEN": "abcd1234", "HOME": "/"})
+    assert environment.names() == ["bank_token"]
+    assert environment.get("bank_token") == "abcd1234"
+    (tmp_path / "bank").mkdir()
+    (tmp_path / "bank" / "token").write_text("abcd1234\n")
+    (tmp_path / "..data").mkdir()
+    (tmp_path / "..data" / "token").write_text("hidden")
+    assert FileSecrets(tmp_path).names() == ["bank/token"]
+    assert FileSecrets(tmp_path / "nowhere").names() == []
+    assert ChainSecrets([FileSecrets(tmp_path), environment]).names() == ["bank/token", "bank_token"]
+
+
+def test_a_listed_secret_that_cannot_be_scrubbed_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "short").write_text("abc")
+    (tmp_path / "odd").write_bytes(b"\xff\xfe")
+    register_all(FileSecrets(tmp_path), Scrubber())
+    assert "secret short cannot be scrubbed" in caplog.text
+    assert "secret odd cannot be scrubbed" in caplog.text

@@ -16,7 +16,7 @@ from outlive.model.clock import Clock
 from outlive.model.errors import SettingInvalid
 from outlive.secret.environment import EnvironmentSecrets
 from outlive.secret.files import FileSecrets
-from outlive.secret.port import ChainSecrets, Secrets
+from outlive.secret.port import ChainSecrets, Secrets, register_all
 from outlive.secret.scrubber import Scrubber, ScrubbingFilter
 from outlive.store.port import Store
 from outlive.store.sqlite import open_sqlite
@@ -49,8 +49,10 @@ def worker_of(
         logger = logging.getLogger(name)
         logger.filters[:] = [one for one in logger.filters if not isinstance(one, ScrubbingFilter)]
         logger.addFilter(ScrubbingFilter(scrubber))
+    secrets = secrets or secrets_of(settings)
+    register_all(secrets, scrubber)
     kit = Kit(
-        store, clock, DatabaseTime(clock), registry.tools, secrets or secrets_of(settings), scrubber, deps,
+        store, clock, DatabaseTime(clock), registry.tools, secrets, scrubber, deps,
         settings.lease.total_seconds(), code=registry.build(), wake_in_place=wake_in_place, evict=evict,
         on_send=on_send,
     )  # fmt: skip

@@ -5,7 +5,7 @@ A value that a provider gave is registered with the scrubber before anyone else 
 
 from outlive.secret.environment import EnvironmentSecrets
 from outlive.secret.files import FileSecrets
-from outlive.secret.port import ChainSecrets, Secrets, read_secret
+from outlive.secret.port import ChainSecrets, Secrets, read_secret, register_all
 from outlive.secret.scrubber import Scrubber, ScrubbingFilter
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "ScrubbingFilter",
     "Secrets",
     "read_secret",
+    "register_all",
 ]

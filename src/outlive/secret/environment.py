@@ -17,6 +17,10 @@ class EnvironmentSecrets:
     def get(self, name: str) -> str | None:
         return self._environ.get(self._variable(name))
 
+    def names(self) -> list[str]:
+        """The variables of the prefix, as the names that would be read from them; punctuation is not known."""
+        return [key[len(self._prefix) :].lower() for key in sorted(self._environ) if key.startswith(self._prefix)]
+
     def describe(self, name: str) -> str:
         return f"the environment variable {self._variable(name)}"
 

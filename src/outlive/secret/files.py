@@ -29,6 +29,11 @@ class FileSecrets:
             why = f"which cannot be read: {error.strerror}"
         raise SecretMissing(name=name, tried=f"{self.describe(name)}, {why}")
 
+    def names(self) -> list[str]:
+        """The files below the directory, but for hidden ones (Kubernetes keeps its links there)."""
+        found = sorted(path.relative_to(self._directory) for path in self._directory.rglob("*") if path.is_file())
+        return [str(path) for path in found if not any(part.startswith(".") for part in path.parts)]
+
     def describe(self, name: str) -> str:
         return f"the file {self._directory / name}"
 

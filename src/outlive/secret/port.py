@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from outlive.model.errors import SecretMissing
+from outlive.model.errors import SecretMissing, SettingInvalid
+from outlive.secret.scrubber import Scrubber
+
+log = logging.getLogger("outlive.worker")
 
 
 class Secrets(Protocol):
@@ -22,6 +26,10 @@ class Secrets(Protocol):
         """Where this provider looks for `name`, for the message of an error."""
         ...
 
+    def names(self) -> list[str]:
+        """Names that can be listed without asking for them; a provider that cannot list gives none."""
+        ...
+
 
 class ChainSecrets:
     """The first of several providers that has the secret."""
@@ -36,6 +44,9 @@ class ChainSecrets:
                 return value
         return None
 
+    def names(self) -> list[str]:
+        return [name for provider in self._providers for name in provider.names()]
+
     def describe(self, name: str) -> str:
         return ", ".join(provider.describe(name) for provider in self._providers) or "no provider"
 
@@ -46,3 +57,17 @@ def read_secret(secrets: Secrets, name: str) -> str:
     if value is None:
         raise SecretMissing(name=name, tried=secrets.describe(name))
     return value
+
+
+def register_all(secrets: Secrets, scrubber: Scrubber) -> None:
+    """Make every secret that can be listed known to the scrubber.
+
+    A worker that learns by a look-up what another worker's tool was answered has not read the secret itself.
+    """
+    for name in secrets.names():
+        try:
+            value = secrets.get(name)
+            if value is not None:
+                scrubber.register(name, value)
+        except (SecretMissing, SettingInvalid) as error:
+            log.warning("secret %s cannot be scrubbed: %s", name, error)

@@ -348,26 +348,6 @@ async def a_write_from_inside_a_transaction_does_not_hang(scene: Scene) -> None:
     assert await _effects(scene) == [(1,)]
 
 
-async def other_writers_wait_for_a_transaction(scene: Scene) -> None:
-    hold = await _with_effects(scene)
-    order: list[str] = []
-    entered = asyncio.Event()
-
-    async def write() -> None:
-        await entered.wait()
-        await scene.post()
-        order.append("posted")
-
-    async with asyncio.TaskGroup() as group:
-        group.create_task(write())
-        async with scene.store.transaction() as transaction:
-            entered.set()
-            await transaction.execute("insert into effect values (1)")
-            order.append("inserted")
-            hold.head = await transaction.append(Append(hold.authority, hold.head, (event(),)), now=scene.now)
-    assert order == ["inserted", "posted"]
-
-
 async def _with_effects(scene: Scene) -> Hold:
     hold = await scene.hold()
     async with scene.store.transaction() as transaction:
@@ -406,5 +386,4 @@ CASES: tuple[Callable[[Scene], Awaitable[None]], ...] = (
     a_transaction_without_an_append_is_rolled_back,
     a_cancelled_transaction_is_rolled_back,
     a_write_from_inside_a_transaction_does_not_hang,
-    other_writers_wait_for_a_transaction,
 )

@@ -72,6 +72,9 @@ class KeptSecrets:
             self.handed_out.add(value)
         return value
 
+    def names(self) -> list[str]:
+        return []
+
     def describe(self, name: str) -> str:
         """See the port."""
         return f"secrets={{…}} of the lab, {self._others.describe(name)}"
