@@ -67,14 +67,14 @@ MUTANTS = [
         "engine/drive.py",
         "        await self._recover(journal)\n",
         "",
-        f"{ENGINE}/test_operations.py -k before_user_code_runs",
+        f"{ENGINE}/test_doubt.py -k before_user_code_runs",
     ),
     Mutant(
         "a pending call of a lost worker is sent again",
         "engine/send.py",
         'elif sent.status == "pending" and not self.dedupes(sent):',
         "elif False:",
-        f"{ENGINE}/test_operations.py -k past_its_window",
+        f"{ENGINE}/test_doubt.py -k past_its_window",
     ),
     Mutant(
         "did-not-happen is believed at once",
@@ -102,7 +102,7 @@ MUTANTS = [
         "engine/drive.py",
         "        if attempt.fold.duplicate:\n",
         "        if False:\n",
-        f"{ENGINE}/test_operations.py -k told_while_it_runs",
+        f"{ENGINE}/test_doubt.py -k told_while_it_runs",
     ),
     Mutant(
         "secrets are not scrubbed",
@@ -158,7 +158,7 @@ MUTANTS = [
         "log/fold.py",
         '    return "duplicate"\n',
         '    return "confirms"\n',
-        f"{ENGINE}/test_operations.py -k verdict_of_absence",
+        f"{ENGINE}/test_doubt.py -k verdict_of_absence",
     ),
     Mutant(
         "retries are not bounded",

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from outlive import DidNotHappen, Happened, NotSent, Operation, Outlive, Retry, Run, Unclear
 from outlive.app.decide import resolve
-from outlive.engine.control import Control
-from outlive.engine.inbox import EVIDENCE
-from outlive.engine.worker import owner_name
 from outlive.errors import Abandoned, BadArguments, NotInDoubt, Refused, TooEarly, ToolFailed, UnknownOperation
-from outlive.model.ids import DEFAULT_TENANT, RunId
-from outlive.store.port import Message
+from outlive.model.ids import DEFAULT_TENANT
 from tests.engine.rig import Rig
+from tests.engine.scenes import acts, control, decide, lost, pays
 from tests.engine.subject import (
     RUN,
     Answer,
-    Body,
     act,
     base,
     begin,
-    charge,
     does,
     look,
     note_down,
@@ -34,30 +27,6 @@ from tests.engine.subject import (
     put,
     reset,
 )
-
-
-async def pays(run: Run[None]) -> object:
-    return await run.call(charge, "inv-7")
-
-
-async def acts(run: Run[None]) -> object:
-    return await run.call(act, "it")
-
-
-async def _lost(op: Operation[None]) -> str:
-    raise ConnectionResetError("the answer was lost")
-
-
-def control(rig: Rig) -> Control:
-    return Control(rig.store, rig.clock, owner_name(rig.clock))
-
-
-async def decide(rig: Rig, word: str, outcome: str | None = None) -> None:
-    (operation,) = await rig.operations(RUN)
-    await resolve(
-        control(rig), base.registry, DEFAULT_TENANT, RUN, operation.id[:8], word, who="ada", why="she looked",  # type: ignore[arg-type]
-        outcome=outcome,
-    )  # fmt: skip
 
 
 async def test_the_intent_is_in_the_log_before_the_tool_runs(rig: Rig) -> None:
@@ -111,7 +80,7 @@ async def test_retry_after_of_the_other_side_is_honoured(rig: Rig) -> None:
 
 
 async def test_an_external_call_without_an_answer_is_unknown_and_blocks(rig: Rig) -> None:
-    does.tool = _lost
+    does.tool = lost
     worker = await begin(rig, acts)
     await rig.settle(worker)
     row = await rig.row(RUN)
@@ -123,7 +92,7 @@ async def test_an_external_call_without_an_answer_is_unknown_and_blocks(rig: Rig
 
 async def test_an_unserialisable_result_leaves_the_effect_in_doubt(rig: Rig) -> None:
     async def tool(op: Operation[None]) -> str:
-        return object()  # type: ignore[return-value]
+        return object()  # type: ignore[return-value]  # the misuse under test
 
     does.tool = tool
     await rig.settle(await begin(rig, acts))
@@ -137,7 +106,7 @@ async def test_a_look_up_that_says_it_happened_settles_it(rig: Rig) -> None:
         assert op.arguments == {"what": "inv-7"}
         return Happened("charge-1", note="found by key")
 
-    does.tool, does.look_up = _lost, answer
+    does.tool, does.look_up = lost, answer
     row = await rig.until_ended(await begin(rig, pays), RUN)
     assert row.status == "succeeded"
     (operation,) = await rig.operations(RUN)
@@ -157,7 +126,7 @@ async def test_did_not_happen_is_believed_only_when_no_request_can_be_on_its_way
     async def tool(op: Operation[None]) -> str:
         nonlocal calls
         calls += 1
-        return await _lost(op) if calls == 1 else "paid"
+        return await lost(op) if calls == 1 else "paid"
 
     does.tool, does.look_up = tool, answer
     worker = await begin(rig, pays)
@@ -178,7 +147,7 @@ async def test_unclear_look_ups_are_bounded_and_then_a_person_decides(rig: Rig) 
     async def answer(op: Operation[None]) -> Answer:
         raise TimeoutError("the ledger is down")
 
-    does.tool, does.look_up = _lost, answer
+    does.tool, does.look_up = lost, answer
     row = await rig.until_ended(await begin(rig, pays), RUN)
     assert (row.status, row.reason) == ("blocked", "operation in doubt")
     assert "10 look-ups gave no answer" in row.detail
@@ -187,9 +156,9 @@ async def test_unclear_look_ups_are_bounded_and_then_a_person_decides(rig: Rig) 
 
 async def test_a_look_up_whose_outcome_does_not_fit_is_unclear(rig: Rig) -> None:
     async def answer(op: Operation[None]) -> Answer:
-        return Happened(12)  # type: ignore[arg-type]
+        return Happened(12)  # type: ignore[arg-type]  # the misuse under test
 
-    does.tool, does.look_up = _lost, answer
+    does.tool, does.look_up = lost, answer
     await rig.settle(await begin(rig, pays))
     assert (await rig.operations(RUN))[0].status == "unknown"
 
@@ -198,7 +167,7 @@ async def test_a_look_up_whose_outcome_does_not_fit_is_unclear(rig: Rig) -> None
 
 
 async def test_a_person_says_it_happened(rig: Rig) -> None:
-    does.tool = _lost
+    does.tool = lost
     worker = await begin(rig, acts)
     await rig.settle(worker)
     with pytest.raises(BadArguments, match="JSON of its result type"):
@@ -221,7 +190,7 @@ async def test_a_person_says_it_did_not_happen_but_not_too_early(rig: Rig) -> No
     async def tool(op: Operation[None]) -> str:
         nonlocal calls
         calls += 1
-        return await _lost(op) if calls == 1 else "acted"
+        return await lost(op) if calls == 1 else "acted"
 
     does.tool = tool
     worker = await begin(rig, acts)
@@ -241,7 +210,7 @@ async def test_a_person_abandons_it(rig: Rig) -> None:
         except Abandoned as error:
             return error.reason
 
-    does.tool = _lost
+    does.tool = lost
     worker = await begin(rig, body)
     await rig.settle(worker)
     await decide(rig, "abandon")
@@ -258,7 +227,7 @@ async def test_an_idempotent_call_is_repeated_under_its_key_within_its_window(ri
 
     async def tool(op: Operation[None]) -> str:
         keys.append(op.key)
-        return await _lost(op) if len(keys) < 3 else "put"
+        return await lost(op) if len(keys) < 3 else "put"
 
     async def body(run: Run[None]) -> object:
         return await run.call(put, "it")
@@ -267,20 +236,6 @@ async def test_an_idempotent_call_is_repeated_under_its_key_within_its_window(ri
     assert (await rig.until_ended(await begin(rig, body), RUN)).status == "succeeded"
     assert len(keys) == 3
     assert len(set(keys)) == 1
-
-
-async def test_an_idempotent_call_past_its_window_is_treated_as_external(rig: Rig) -> None:
-    async def body(run: Run[None]) -> object:
-        return await run.call(put, "it")
-
-    await _crash(rig, body)
-    rig.clock.advance(timedelta(hours=2))
-    does.tool = _lost
-    second = rig.worker(rig.app(base))
-    await rig.take_over(second)
-    row = await rig.row(RUN)
-    assert (row.status, row.reason) == ("blocked", "operation in doubt")
-    assert len(rig.sent) == 1, "the other side has forgotten the key: it is not repeated"
 
 
 async def test_a_read_tool_is_repeated_and_leaves_one_entry(rig: Rig) -> None:
@@ -292,7 +247,7 @@ async def test_a_read_tool_is_repeated_and_leaves_one_entry(rig: Rig) -> None:
     async def tool(op: Operation[None]) -> str:
         nonlocal tries
         tries += 1
-        return await _lost(op) if tries == 1 else "seen"
+        return await lost(op) if tries == 1 else "seen"
 
     does.tool = tool
     assert (await rig.until_ended(await begin(rig, body), RUN)).status == "succeeded"
@@ -350,7 +305,7 @@ async def test_notes_are_durable_before_the_call_goes_on(rig: Rig) -> None:
     async def tool(op: Operation[None]) -> str:
         await op.note(intent="i-1")
         assert (await rig.kinds(RUN))[-1] == "note"
-        return await _lost(op)
+        return await lost(op)
 
     async def answer(op: Operation[None]) -> Answer:
         found.append(op.notes)
@@ -360,202 +315,6 @@ async def test_notes_are_durable_before_the_call_goes_on(rig: Rig) -> None:
     await rig.until_ended(await begin(rig, pays), RUN)
     assert found == [{"intent": "i-1"}]
     assert (await rig.operations(RUN))[0].notes == {"intent": "i-1"}
-
-
-# ---- crashes, evidence
-
-
-async def _crash(rig: Rig, body: Body) -> None:
-    """A worker that dies while its call is in flight."""
-    in_flight = asyncio.Event()
-
-    async def hangs(op: Operation[None]) -> str:
-        in_flight.set()
-        await asyncio.Event().wait()
-        return "never"
-
-    await begin(rig, body)
-    does.tool = hangs
-    await rig.crash(rig.mortal(rig.app(base)), in_flight)
-    assert (await rig.row(RUN)).status == "running"
-
-
-async def test_after_a_crash_an_external_operation_is_in_doubt_before_user_code_runs(rig: Rig) -> None:
-    await _crash(rig, acts)
-    entered: list[str] = []
-
-    async def body(run: Run[None]) -> object:
-        entered.append((await rig.operations(RUN))[0].status)
-        return await run.call(act, "it")
-
-    does.body = body
-    await rig.take_over(rig.worker(rig.app(base)))
-    assert entered[0] == "unknown"
-    assert len(rig.sent) == 1
-    assert (await rig.row(RUN)).reason == "operation in doubt"
-
-
-async def test_a_lost_worker_costs_no_attempt(rig: Rig) -> None:
-    async def body(run: Run[None]) -> object:
-        return await run.options(retry=Retry(attempts=1)).call(charge, "inv-7")
-
-    await _crash(rig, body)
-
-    async def answer(op: Operation[None]) -> Answer:
-        return DidNotHappen()
-
-    async def tool(op: Operation[None]) -> str:
-        return "paid"
-
-    does.tool, does.look_up = tool, answer
-    worker = rig.worker(rig.app(base))
-    await rig.take_over(worker)
-    assert (await rig.until_ended(worker, RUN)).status == "succeeded"
-    assert len(rig.sent) == 2
-
-
-async def _evidence(rig: Rig, payload: str = '"late"', attempt: int = 1) -> None:
-    (operation,) = await rig.operations(RUN)
-    body = (
-        f'{{"operation":"{operation.id}","attempt":{attempt},"epoch":1,"answer":"succeeded","payload":{_quoted(payload)},'
-        f'"error":null}}'
-    )
-    message = Message(DEFAULT_TENANT, RunId(RUN), EVIDENCE, f"{operation.id}:{attempt}", body)
-    assert await rig.store.post(message, now=rig.clock.now())
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text)
-
-
-async def test_evidence_of_a_zombie_settles_what_is_in_doubt(rig: Rig) -> None:
-    await _crash(rig, acts)
-    worker = rig.worker(rig.app(base))
-    await rig.take_over(worker)
-    await _evidence(rig)
-    await rig.settle(worker)
-    assert (await rig.row(RUN)).status == "succeeded"
-    (operation,) = await rig.operations(RUN)
-    assert (operation.status, operation.how, operation.outcome) == ("succeeded", "evidence", '"late"')
-
-
-@pytest.mark.parametrize(("payload", "duplicates"), [('"paid twice"', 1), ('"paid"', 0)])
-async def test_evidence_against_a_verdict_of_absence_is_a_duplicate_that_blocks(
-    rig: Rig, payload: str, duplicates: int
-) -> None:
-    await _crash(rig, pays)
-
-    async def answer(op: Operation[None]) -> Answer:
-        return DidNotHappen()
-
-    async def tool(op: Operation[None]) -> str:
-        return "paid"
-
-    async def then_more(run: Run[None]) -> object:
-        await run.call(charge, "inv-7")
-        await _evidence(rig, payload)
-        await run.step(_nothing)
-        return "done"
-
-    does.tool, does.look_up, does.body = tool, answer, then_more
-    worker = rig.worker(rig.app(base))
-    await rig.take_over(worker)
-    await rig.until_ended(worker, RUN)
-    # The run had ended before the evidence was read, or the owner was told by a renewal: here the sweep takes it in.
-    await rig.settle(worker)
-    (operation,) = await rig.operations(RUN)
-    assert operation.duplicates == duplicates
-    (said,) = [line for line in await rig.lines(RUN) if line.kind == "evidence"]
-    assert said.text.endswith("duplicate" if duplicates else "confirms")
-
-
-async def test_a_run_that_is_told_while_it_runs_of_an_effect_too_many_does_not_end_well(rig: Rig) -> None:
-    await _crash(rig, pays)
-
-    async def answer(op: Operation[None]) -> Answer:
-        return DidNotHappen()
-
-    async def tool(op: Operation[None]) -> str:
-        return "paid"
-
-    told: list[str] = []
-
-    async def told_at_the_end(run: Run[None]) -> object:
-        paid = await run.call(charge, "inv-7")
-        if told:
-            return paid
-        told.append(paid)
-        await _evidence(rig, '"paid before"')
-        (drive,) = worker._drives.values()
-        drive.grip.on_unread()  # what a renewal does when it finds something in the inbox
-        while await rig.store.unread(DEFAULT_TENANT, RunId(RUN)):
-            pass
-        return paid
-
-    does.tool, does.look_up, does.body = tool, answer, told_at_the_end
-    worker = rig.worker(rig.app(base))
-    await rig.take_over(worker)
-    row = await rig.until_ended(worker, RUN)
-    assert (row.status, row.reason) == ("blocked", "duplicate effect")
-    assert "may have acted twice" in row.detail
-
-    # A person acknowledges it; the recorded outcome stands.
-    await control(rig).retry(row, who="ada", why="refunded by hand")
-    assert (await rig.until_ended(worker, RUN)).status == "succeeded"
-    assert len(rig.sent) == 2
-
-
-async def _nothing() -> None:
-    return None
-
-
-async def test_a_branch_in_doubt_blocks_the_run_although_another_won(rig: Rig) -> None:
-    async def body(run: Run[None]) -> object:
-        await run.first(quick=run.step(_nothing), other=run.call(act, "in doubt"))
-        return "success, it says"
-
-    does.tool = _lost
-    row = await rig.until_ended(await begin(rig, body), RUN)
-    assert (row.status, row.reason) == ("blocked", "operation in doubt")
-
-
-async def test_a_run_does_not_end_by_its_own_failure_while_an_operation_is_in_doubt(rig: Rig) -> None:
-    async def tool(op: Operation[None]) -> str:
-        await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0.05)
-        return await _lost(op)
-
-    async def body(run: Run[None]) -> object:
-        async with asyncio.timeout(0.01):
-            return await run.call(act, "in doubt")
-
-    does.tool = tool
-    row = await rig.until_ended(await begin(rig, body), RUN)
-    assert (row.status, row.reason) == ("blocked", "operation in doubt")
-
-
-async def test_an_error_that_no_database_takes_is_written_all_the_same(rig: Rig) -> None:
-    async def tool(op: Operation[None]) -> str:
-        await op.note(odd="\ud800\0")
-        raise ValueError("half a pair: \ud800, and \0", float("nan"), ["\ud800"])
-
-    does.tool = tool
-    await rig.settle(await begin(rig, acts))
-    (operation,) = await rig.operations(RUN)
-    assert operation.status == "unknown"
-    assert "half a pair" in [line.text for line in await rig.lines(RUN) if line.kind == "unknown"][0]
-
-
-async def test_a_deploy_cannot_make_a_repetition_of_what_was_external(rig: Rig) -> None:
-    await _crash(rig, acts)
-    was = act.policy
-    act.policy = replace(was, effect="idempotent")
-    try:
-        worker = rig.worker(rig.app(base))
-        await rig.take_over(worker)
-    finally:
-        act.policy = was
-    assert (await rig.row(RUN)).reason == "operation in doubt"
-    assert len(rig.sent) == 1
 
 
 # ---- what tools may declare
@@ -573,7 +332,7 @@ async def test_a_deploy_cannot_make_a_repetition_of_what_was_external(rig: Rig) 
 def test_a_policy_that_could_not_be_kept_is_refused(policy: dict[str, object], says: str) -> None:
     app: Outlive[None] = Outlive()
     with pytest.raises(Refused, match=says):
-        app.tool(**policy)(_tool)  # type: ignore[call-overload]
+        app.tool(**policy)(_tool)  # type: ignore[call-overload]  # the misuse under test
 
 
 async def _tool(op: Operation[None], what: str) -> str:

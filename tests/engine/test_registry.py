@@ -11,8 +11,8 @@ from pydantic import BaseModel, SecretStr
 from outlive import NotDigested, Operation, Outlive, Run
 from outlive.errors import BadArguments, DuplicateName, Refused, ScopeOpen, SecretInSignature, UnknownAgent, WrongState
 from tests.engine.rig import Rig
+from tests.engine.scenes import acts, control
 from tests.engine.subject import RUN, State, begin, does
-from tests.engine.test_operations import acts, control
 
 
 async def one(run: Run[None], input: str) -> str:
@@ -73,9 +73,9 @@ def test_secrets_in_signatures_are_refused_also_deep_inside() -> None:
 def test_an_agent_is_an_async_function_of_one_input() -> None:
     app: Outlive[None] = Outlive()
     with pytest.raises(Refused, match="async def"):
-        app.agent()(not_async)  # type: ignore[arg-type]
+        app.agent()(not_async)  # type: ignore[arg-type]  # the misuse under test
     with pytest.raises(BadArguments, match="exactly one input"):
-        app.agent()(two_inputs)  # type: ignore[arg-type]
+        app.agent()(two_inputs)  # type: ignore[arg-type]  # the misuse under test
 
 
 def test_a_module_that_cannot_be_included_is_named() -> None:

@@ -187,7 +187,7 @@ async def test_what_an_agent_catches_is_the_same_live_and_on_replay(rig: Rig) ->
         if op.arguments["what"] == "declined":
             error = Declined("no funds", 7)
             error.add_note("not data")
-            error.left = {"cents": 12}  # type: ignore[attr-defined]
+            error.left = {"cents": 12}  # type: ignore[attr-defined]  # an attribute of the test
             raise error
         raise ConnectionError("lost")
 
@@ -210,7 +210,7 @@ class Holder:
         return x
 
 
-def no_annotation(x):  # type: ignore[no-untyped-def]
+def no_annotation(x):  # type: ignore[no-untyped-def]  # the misuse under test
     return x
 
 
@@ -218,7 +218,7 @@ def make_nested() -> Body:
     async def nested(x: int) -> int:
         return x
 
-    return nested  # type: ignore[return-value]
+    return nested  # type: ignore[return-value]  # the misuse under test
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def make_nested() -> Body:
 )
 async def test_a_callable_without_a_stable_name_is_refused_with_the_reason(rig: Rig, fn: object, says: str) -> None:
     async def body(run: Run[None]) -> object:
-        return await run.step(fn, 1)  # type: ignore[call-overload]
+        return await run.step(fn, 1)  # type: ignore[call-overload]  # the misuse under test
 
     await rig.settle(await begin(rig, body))
     row = await rig.row(RUN)
@@ -245,7 +245,7 @@ async def test_a_callable_without_a_stable_name_is_refused_with_the_reason(rig: 
 
 async def test_a_function_is_not_a_tool(rig: Rig) -> None:
     async def body(run: Run[None]) -> object:
-        return await run.call(add, 1)  # type: ignore[arg-type]
+        return await run.call(add, 1)  # type: ignore[arg-type]  # the misuse under test
 
     await rig.settle(await begin(rig, body))
     assert "not a registered tool" in (await rig.row(RUN)).detail

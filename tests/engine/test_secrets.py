@@ -78,7 +78,7 @@ async def test_what_holds_the_canary_is_scrubbed_everywhere(tmp_path: Path, capl
         with caplog.at_level(logging.DEBUG):
             await rig.settle(await begin(rig, reads_first))
         assert (await rig.row(RUN)).reason == "operation in doubt"
-        assert "[secret bank/pin]" in (await rig.entries(RUN))[3].payload  # type: ignore[operator]
+        assert "[secret bank/pin]" in (await rig.entries(RUN))[3].payload  # type: ignore[operator]  # it has a payload
     written = all_bytes(tmp_path)
     assert b"in doubt" in written, "the scanner reads what was written"
     assert CANARY.encode() not in written

@@ -225,7 +225,7 @@ async def test_start_is_idempotent_by_id_and_input(rig: Rig) -> None:
     with pytest.raises(RunExists, match="another agent"):
         await other.start(second, "task", id="r")
     with pytest.raises(BadArguments):
-        await app.start(subject, 7)  # type: ignore[misc]
+        await app.start(subject, 7)  # type: ignore[misc]  # the misuse under test
     with pytest.raises(BadArguments, match="printable"):
         await app.start(subject, "task", id="a\nb")
 
@@ -308,7 +308,7 @@ class Answers:
 
 async def test_only_the_store_takes_a_run_away() -> None:
     clock, answers = ManualClock(), Answers()
-    keeper = Keeper(answers, Owner("w"), 30_000, clock, DatabaseTime(clock))  # type: ignore[arg-type]
+    keeper = Keeper(answers, Owner("w"), 30_000, clock, DatabaseTime(clock))  # type: ignore[arg-type]  # the misuse under test
     grip = grip_at(clock, 28)
     keeper.hold(grip)
     answers.error = StoreUnavailable(store="s", why="restarting")
@@ -326,7 +326,7 @@ async def test_only_the_store_takes_a_run_away() -> None:
 
 async def test_an_answer_about_an_older_claim_takes_nothing_away() -> None:
     clock, answers = ManualClock(), Answers()
-    keeper = Keeper(answers, Owner("w"), 30_000, clock, DatabaseTime(clock))  # type: ignore[arg-type]
+    keeper = Keeper(answers, Owner("w"), 30_000, clock, DatabaseTime(clock))  # type: ignore[arg-type]  # the misuse under test
     grip = grip_at(clock, 28)
     keeper.hold(grip)
     older = grip.authority
@@ -336,7 +336,7 @@ async def test_an_answer_about_an_older_claim_takes_nothing_away() -> None:
             grip.moved(Authority(older.tenant, older.run, 2, "u"), clock.boottime() + 28)
             return Renewed(0, frozenset(), frozenset())
 
-    keeper._store = Slow()  # type: ignore[assignment]
+    keeper._store = Slow()  # type: ignore[assignment]  # a stand-in that only renews
     keeper.renew_once()
     assert not grip.lost
 

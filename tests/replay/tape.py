@@ -106,12 +106,12 @@ async def record(agent: Agent[str, object], to: Path) -> None:
         drafts = [_draft(entry) for entry in await made.log()]
         await made.store.close()
     lines = [json.dumps({"key": KEY.hex()}), *(json.dumps(asdict(draft)) for draft in drafts)]
-    to.write_text("\n".join(lines) + "\n")
+    await asyncio.to_thread(to.write_text, "\n".join(lines) + "\n")
 
 
 async def lay(path: Path, directory: Path) -> tuple[Deck, list[Draft]]:
     """A store with the recorded log but for its last entry, ready to be claimed; and the whole log."""
-    first, *rest = (json.loads(text) for text in path.read_text().splitlines())
+    first, *rest = map(json.loads, (await asyncio.to_thread(path.read_text)).splitlines())
     drafts = [Draft(**one) for one in rest]
     made = await deck(directory, ManualClock(now=drafts[-1].at), bytes.fromhex(first["key"]))
     facts = json.loads(drafts[0].body)

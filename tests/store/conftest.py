@@ -1,0 +1,28 @@
+"""A server for the run of tests, and for each test a schema of its own."""
+
+import itertools
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.store.postgres_server import server
+
+_NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of the server."""
+    with server() as url:
+        yield url
+
+
+@pytest.fixture
+def postgres(postgres_server: str) -> Iterator[str]:
+    """A URL with a schema of its own, which SQL without a schema finds too; dropped after the test."""
+    schema = f"outlive_test_{next(_NUMBERS)}"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"drop schema if exists {schema} cascade".encode())
+        yield f"{postgres_server}&schema={schema}&options=-csearch_path%3D{schema}"
+        connection.execute(f"drop schema if exists {schema} cascade".encode())
