@@ -30,7 +30,14 @@ def test_examples_run(page: Path, tmp_path: Path) -> None:
     path = tmp_path / "example.py"
     path.write_text(program(page), "utf-8")
     is_test = "\ndef test_" in path.read_text("utf-8") or "\nasync def test_" in path.read_text("utf-8")
-    done = run(path, *(["-m", "pytest", "-q", "-o", "asyncio_mode=auto"] if is_test else []))
+    done = run(
+        path,
+        *(
+            ["-m", "pytest", "-q", "-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"]
+            if is_test
+            else []
+        ),
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     printed = blocks(page, "output")
     if printed:

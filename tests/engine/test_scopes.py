@@ -76,6 +76,8 @@ async def test_an_external_call_is_never_cancelled_because_a_sibling_failed(rig:
         begun.set()
         while "scope cancelled" not in await rig.kinds(RUN):
             pass
+        for _ in range(5):
+            await rig.kinds(RUN)  # long enough to be told of the cancellation
         return "acted"
 
     async def late_failure(run: Run[None]) -> int:
