@@ -273,9 +273,9 @@ async def test_priority_goes_first(rig: Rig) -> None:
 # ---- authority
 
 
-def grip_at(clock: ManualClock, safe_for: float) -> Grip:
+def grip_at(clock: ManualClock, safe_for: float, *, kept: bool = True) -> Grip:
     authority = Authority(DEFAULT_TENANT, RunId("r"), 1, "t")
-    return Grip(authority, clock.boottime() + safe_for, clock, asyncio.get_running_loop())
+    return Grip(authority, clock.boottime() + safe_for, clock, asyncio.get_running_loop(), kept=kept)
 
 
 async def test_past_the_safe_deadline_one_waits_and_goes_on_when_a_renewal_succeeds() -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from outlive.log.entry import Draft, Entry
 from tests.replay.tape import LOGS, Token, Untouchable, lay
 
 RECORDED = sorted(LOGS.glob("*/*.jsonl"))
+
+
+def said(one: Entry | Draft) -> tuple[str, str, str | None]:
+    """What an entry says, but for the line of code that it names: lines move."""
+    return one.kind, re.sub(r',"at":"[^"]*"', "", one.body), one.payload
 
 
 def test_there_is_something_recorded() -> None:
@@ -24,8 +31,6 @@ async def test_a_recorded_log_replays_to_its_end(path: Path, tmp_path: Path) -> 
         log = await deck.log()
         assert deck.executed == [], "recorded calls were executed again"
         added = [entry for entry in log[before:] if entry.kind != "claimed"]
-        assert [(entry.kind, entry.body, entry.payload) for entry in added] == [
-            (drafts[-1].kind, drafts[-1].body, drafts[-1].payload)
-        ]
+        assert [said(entry) for entry in added] == [said(drafts[-1])]
     finally:
         await deck.store.close()

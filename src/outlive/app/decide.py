@@ -31,7 +31,7 @@ async def resolve(
     row = await _run(control, tenant, run)
     found = await find_operation(control.store, tenant, row.id, operation)
     payload = _outcome(registry, found, outcome) if decision == "happened" else None
-    said = inbox.Decision(found.id, decision, writable(who), writable(why), payload)
+    said = inbox.Decision(found.id, found.attempt, decision, writable(who), writable(why), payload)
     await control.resolve(row, found, said)
     return found
 

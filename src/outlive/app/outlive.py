@@ -186,12 +186,20 @@ class Outlive(Generic[D]):
         return self._store
 
     @asynccontextmanager
-    async def worker(self, *, concurrency: int = 100) -> AsyncIterator[None]:
-        """Drive runs in this process, beside other code, until the block ends; then drain. Needs `async with app`."""
-        settings = replace(self.settings(), concurrency=concurrency)
+    async def worker(
+        self, *, concurrency: int | None = None, queues: Sequence[str] = ("default",)
+    ) -> AsyncIterator[None]:
+        """Drive runs of these queues in this process, beside other code, until the block ends; then drain.
+
+        `concurrency`: runs at once (default: the setting, 100). Needs `async with app`.
+        """
+        settings = self.settings()
+        if concurrency is not None:
+            settings = replace(settings, concurrency=concurrency)
         async with self.deps() as deps:
             self.registry.load()
             worker = worker_of(self.registry, self.opened, settings, self._clock, deps, secrets=self.secrets)
+            worker.pace = replace(worker.pace, queues=tuple(queues))
             self._worker = worker
             try:
                 async with worker.beside():

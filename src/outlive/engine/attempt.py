@@ -12,11 +12,11 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from outlive.engine.authority import DatabaseTime
-from outlive.engine.callables import describe, refuse_unnameable
+from outlive.engine.callables import check_name, describe, refuse_unnameable
 from outlive.engine.definition import ToolSpec
 from outlive.engine.journal import Journal
 from outlive.engine.replay import Cursor
@@ -35,7 +35,6 @@ from outlive.store.port import Store
 log = logging.getLogger("outlive.run")
 
 DIGEST_CHARS = 32
-_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,8 @@ class Kit:
     unload_s: float = 5.0
     wake_in_place: bool = True
     evict: bool = False
+    doubts_since: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Of operations that this worker has seen become doubtful: since when by its own clock, and how long to wait."""
     on_send: Callable[[ToolSpec, str, dict[str, object]], None] | None = None
 
 
@@ -89,25 +90,42 @@ class Scope:
         self.executing = False
         self.shielded = False
         self.cancelled = False
+        self.above: Scope | None = None
+        self.branches: list[Scope] = []
+        self.opening = False
         self.parked: Parked | None = None
         self.waiter: asyncio.Future[None] | None = None
 
-    def cancel(self) -> None:
-        """Cancel the branch: at once, or after the record of an operation that may have been sent."""
-        self.cancelled = True
+    def cancel(self, why: str) -> None:
+        """The scope and all below it are over, as is recorded: told now, or when what replay has left is consumed."""
+        for branch in self.branches:
+            branch.cancel(why)
+        self.cursor.cancelled = self.cursor.cancelled or why
+        self.consumed()
+
+    def consumed(self) -> None:
+        """A recorded call was met, here or below. Cancellation is told exactly when nothing is left before it.
+
+        Branches are told first: what is recorded below a scope is before its end.
+        """
+        if self.cursor.cancelled is not None and not self.cancelled and self._exhausted():
+            self.cancelled = True
+            asyncio.get_running_loop().call_soon(self._tell)
+        if self.above is not None:
+            self.above.consumed()
+
+    def _exhausted(self) -> bool:
+        """Whether nothing recorded is left, here and below."""
+        return self.cursor.exhausted and not self.opening and all(branch._exhausted() for branch in self.branches)
+
+    def _tell(self) -> None:
+        """At once, or after the record of an operation that may have been sent."""
         if self.parked is not None and self.waiter is not None and not self.waiter.done():
             if self.parked.cancellable:
                 self.parked = None
                 self.waiter.set_exception(asyncio.CancelledError())
         elif not self.shielded and self.task is not None:
             self.task.cancel()
-
-    def consumed(self) -> None:
-        """A recorded call was met. A recorded cancellation is delivered exactly when nothing is left before it."""
-        if self.cursor.exhausted and self.cursor.cancelled is not None and not self.cancelled:
-            self.cancelled = True
-            if self.task is not None:
-                asyncio.get_running_loop().call_soon(self.task.cancel)
 
 
 current: ContextVar[Scope] = ContextVar("outlive_scope")
@@ -123,17 +141,25 @@ class Attempt:
         self.stop: Stop | None = None
         self.changed = asyncio.Event()
         self.turning = False
+        self.unawaited: dict[int, str] = {}
         self.helpers: set[asyncio.Task[object]] = set()
         # For each gather, map or first under way: whether it is about to go on by itself.
         self.joins: list[Callable[[], bool]] = []
         self.key = key
         self._steps: dict[str, UserFunction] = {}
         self._told_closed = False
+        self._tickets = 0
 
     @property
     def fold(self) -> Fold:
         """What the log says, kept true with every append."""
         return self.journal.fold
+
+    def expect(self, asked: str) -> int:
+        """A call was made, but not begun yet; the ticket is taken back when it is."""
+        ticket = self._tickets = self._tickets + 1
+        self.unawaited[ticket] = asked
+        return ticket
 
     def digest(self, *parts: bytes) -> str:
         """A keyed digest under the tenant's key."""
@@ -175,13 +201,10 @@ class Attempt:
         if self.closed:
             if not self._told_closed:
                 self._told_closed = True
-                log.warning(
-                    "run %s: %s at %s after the attempt was closed (%s): not done",
-                    self.journal.row.id,
-                    asked,
-                    line,
-                    self.closed,
-                )
+                drained = self.stop is not None and self.stop.kind == "drain"
+                why = f"the attempt was closed ({self.closed})"
+                level = logging.DEBUG if drained else logging.WARNING
+                log.log(level, "run %s: %s at %s is not done: %s", self.journal.row.id, asked, line, why)
             raise Unwind(self.closed)
         scope = current.get(None)
         if scope is None or self.scopes.get(scope.name) is not scope or scope.task is not asyncio.current_task():
@@ -221,8 +244,7 @@ class Attempt:
             if isinstance(fn, ToolSpec):
                 raise Refused(what=f"step {fn.name}", why="it is a tool; use run.call")
             refuse_unnameable(fn)
-            if not name.isprintable() or "/" in name or len(name) > _LONGEST_NAME:
-                raise Refused(what=f"the name {name!r}", why=f"a name is printable, without /, at most {_LONGEST_NAME}")
+            check_name("name", name)
             if known is not None:
                 raise Refused(
                     what=f"step {name}",
@@ -233,11 +255,14 @@ class Attempt:
 
     # ---- waiting
 
-    async def gate(self, scope: Scope) -> None:
-        """Before anything live: returns when new work may begin, or parks for good."""
+    async def gate(self, scope: Scope, *, cancellable: bool = True) -> None:
+        """Before anything live: returns when new work may begin, or parks for good.
+
+        What is in doubt is not cancellable: it is settled first.
+        """
         if self.closed:
             raise Unwind(self.closed)
-        if scope.cancelled:
+        if scope.cancelled and cancellable:
             raise asyncio.CancelledError
         deadline = self.journal.row.deadline_at
         if deadline is not None and self.kit.time.now() >= deadline:

@@ -54,8 +54,12 @@ class DatabaseTime:
 class Grip:
     """Our hold on one run: the authority, until when it can be relied on, and whether it is lost."""
 
-    def __init__(self, authority: Authority, safe_until: float, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, authority: Authority, safe_until: float, clock: Clock, loop: asyncio.AbstractEventLoop, *,
+        kept: bool = True,
+    ) -> None:  # fmt: skip
         self.authority = authority
+        self._kept = kept
         self.safe_until = safe_until
         self.lost = False
         self.on_lost: Callable[[], None] = lambda: None
@@ -98,6 +102,9 @@ class Grip:
                 raise Unwind("lease lost")
             if self.remaining() >= least:
                 return
+            if not self._kept:
+                self.lose()  # nobody renews it: what is over is over
+                raise Unwind("lease lost")
             self._changed.clear()
             await self._changed.wait()
 
@@ -177,8 +184,11 @@ class Keeper:
                 grip.unread()
 
     def _keep(self) -> None:
-        pause = self.interval_s
+        pause, before = self.interval_s, self._clock.boottime()
         while not self._stop.wait(pause):
+            now = self._clock.boottime()
+            if now - before > pause + 1.0:
+                self._ticked = now  # this whole process was stopped or asleep: that says nothing about the loop
             self._watch_loop()
             try:
                 self.renew_once()
@@ -186,6 +196,11 @@ class Keeper:
             except StoreError as error:
                 log.warning("leases could not be renewed, trying again: %s", error)
                 pause = min(self.interval_s, 0.2)
+            except Exception:
+                # Whatever it is, a thread that renews no more would cost every run of this worker.
+                log.exception("leases could not be renewed, trying again")
+                pause = min(self.interval_s, 1.0)
+            before = self._clock.boottime()
 
     def _watch_loop(self) -> None:
         silent = self._clock.boottime() - self._ticked

@@ -22,6 +22,7 @@ from outlive.model.errors import Refused
 from outlive.model.function import UserFunction
 
 T = TypeVar("T")
+_LONGEST_NAME = 200
 
 _pool = ThreadPoolExecutor(max_workers=64, thread_name_prefix="outlive-call")
 
@@ -45,6 +46,13 @@ def refuse_unnameable(fn: UserFunction) -> None:
         raise Refused(what=describe(fn), why="a lambda has no name; use def")
     if "<locals>" in fn.__qualname__:
         raise Refused(what=describe(fn), why="a nested function closes over state the log does not have; move it out")
+
+
+def check_name(what: str, name: str) -> None:
+    """Raise Refused for a name that could not stand in a key of the log."""
+    if not name.isprintable() or "/" in name or not 0 < len(name) <= _LONGEST_NAME:
+        why = f"a name is printable, without /, of 1 to {_LONGEST_NAME} characters"
+        raise Refused(what=f"the {what} {name!r}", why=why)
 
 
 def caller_line(depth: int = 1) -> str:
@@ -71,8 +79,15 @@ async def run_callable(fn: UserFunction, *args: object, **kwargs: object) -> obj
     if inspect.iscoroutinefunction(inspect.unwrap(fn)):
         return await cast(Awaitable[object], fn(*args, **kwargs))
     context = contextvars.copy_context()
-    call = functools.partial(context.run, fn, *args, **kwargs)
-    future = asyncio.get_running_loop().run_in_executor(_pool, call)
+
+    def on_thread() -> object:
+        try:
+            return context.run(fn, *args, **kwargs)
+        except StopIteration as error:
+            # A future cannot hold one: the call would never end.
+            raise RuntimeError(f"{describe(fn)} raised StopIteration") from error
+
+    future = asyncio.get_running_loop().run_in_executor(_pool, on_thread)
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:

@@ -14,7 +14,7 @@ from outlive.engine.journal import Also, Item
 from outlive.log import kinds
 from outlive.log.codec import Codec
 from outlive.log.fold import Call
-from outlive.model.errors import Diverged, NotSerialisable, UndecodableEntry
+from outlive.model.errors import Diverged, UndecodableEntry
 from outlive.model.operation import Retry
 from outlive.model.signals import Unwind
 
@@ -51,6 +51,10 @@ class Got:
     raised: BaseException | None = None
 
 
+class RanOut(BaseException):
+    """A time-out of ours. Not an Exception: whatever a tool declares, this is none of its outcomes."""
+
+
 async def repeat(attempt: Attempt, scope: Scope, key: str, what: Repeatable, call: Call | None) -> Call:
     """Make the call until it has an outcome; go on where an earlier worker stopped."""
     number = call.attempt if call is not None else 0
@@ -60,7 +64,8 @@ async def repeat(attempt: Attempt, scope: Scope, key: str, what: Repeatable, cal
         number += 1
         await attempt.gate(scope)
         scope.executing = True
-        got = await execute(attempt, what.body, number, what.result, what.timeout, what.asked.name)
+        await attempt.journal.flush()
+        got = await execute(attempt, what.body, number, what.result, what.timeout, what.asked.name, what.raises)
         declared = got.raised is not None and isinstance(got.raised, what.raises)
         again = got.raised is not None and not declared and number < what.retry.attempts
         if again and got.error is not None and got.raised is not None:
@@ -93,7 +98,7 @@ async def _tried(
 
 async def execute(
     attempt: Attempt, body: Callable[[int], Awaitable[object]], number: int, codec: Codec[object], timeout: timedelta,
-    name: str,
+    name: str, raises: tuple[type[Exception], ...] = (),
 ) -> Got:  # fmt: skip
     """Run a body once, bounded in time, and write down what it gave.
 
@@ -106,23 +111,23 @@ async def execute(
             value = await body(number)
     except TimeoutError as error:
         if not bound.expired():
-            return Got(error=failures.record(error, attempt.kit.scrubber), raised=error)
+            return Got(error=failures.record(error, attempt.kit.scrubber, raises), raised=error)
         late = next(iter(error.__cause__.args), None) if error.__cause__ is not None else None
         if not isinstance(late, LateAnswer):
             message = f"{name} did not end within {timeout.total_seconds():g} s"
-            return Got(error=kinds.ErrorRecord(type="TimedOut", message=message), raised=error)
+            return Got(error=kinds.ErrorRecord(type="TimedOut", message=message), raised=RanOut(message))
         if late.error is not None:
-            return Got(error=failures.record(late.error, attempt.kit.scrubber), raised=late.error)
+            return Got(error=failures.record(late.error, attempt.kit.scrubber, raises), raised=late.error)
         value = late.value  # the thread could not be stopped, so what it did is known: that is the outcome
-    except (Unwind, KeyboardInterrupt, SystemExit, GeneratorExit):
+    except Unwind:
         raise
     except BaseException as error:  # also what is no Exception: an effect may have happened
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
-        return Got(error=failures.record(error, attempt.kit.scrubber), raised=error)
+        return Got(error=failures.record(error, attempt.kit.scrubber, raises), raised=error)
     try:
         return Got(text=failures.clean(attempt.kit.scrubber, codec, codec.encode(value, where=name), name))
-    except NotSerialisable as error:
+    except Exception as error:  # noqa: BLE001 - validators of a user's types may raise anything
         return Got(error=failures.record(error, attempt.kit.scrubber))
 
 

@@ -9,22 +9,32 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from outlive.engine import failures, inbox
 from outlive.engine.authority import DatabaseTime, Grip, margin_s
+from outlive.engine.doubt import doubts
 from outlive.engine.journal import Also, Item, Journal
 from outlive.log import kinds
 from outlive.log.fold import Fold, fold
 from outlive.model.clock import Clock
-from outlive.model.errors import LeaseLost, NotInDoubt, TooEarly, UnknownOperation, UnknownRun, WrongState
+from outlive.model.errors import (
+    LeaseLost,
+    NotInDoubt,
+    TooEarly,
+    UndecodableEntry,
+    UnknownOperation,
+    UnknownRun,
+    WrongState,
+)
 from outlive.model.ids import Owner, RunId, Tenant
 from outlive.model.operation import IN_DOUBT, OperationRow
-from outlive.model.run import RunRow, Status
+from outlive.model.run import ENDED, STATUSES, RunRow, Status
 from outlive.model.signals import Unwind
 from outlive.store.port import Change, Message, Store
 
 _LEASE_MS = 30_000
+_OPEN: frozenset[Status] = frozenset(STATUSES) - ENDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,84 +54,122 @@ class Control:
         if operation.status not in IN_DOUBT:
             raise NotInDoubt(operation=operation.id, status=operation.status)
         now = await self.store.now() if self.clock.now() is None else self.clock.now() or 0
-        if operation.status == "pending" and row.status == "running":
+        live = row.status == "running" and row.expires_at is not None and now < row.expires_at
+        if operation.status == "pending" and live:
             raise NotInDoubt(operation=operation.id, status="in flight")
         if decision.decision == "did-not-happen" and now < operation.not_before:
             raise TooEarly(operation=operation.id, seconds=(operation.not_before - now) / 1000)
         body, key = inbox.resolution(decision), self.clock.token()
         message = Message(row.tenant, row.id, inbox.RESOLUTION, key, body)
         await self.store.post(message, now=self.clock.now())
-        if row.status != "running":
-            # Whoever was faster in claiming it finds the decision in its inbox.
-            with suppress(LeaseLost):
-                await self.take_in(row.tenant, row.id)
+        # Whoever was faster in claiming it finds the decision in its inbox.
+        with suppress(LeaseLost):
+            await self.take_in(row.tenant, row.id)
 
     async def retry(self, row: RunRow, *, who: str, why: str) -> None:
         """Let a blocked run be tried again: by the same code too, with its look-ups and lapses counted from none.
 
         Raises WrongState, and LeaseLost when somebody claims the run at this moment; then nothing is recorded.
         """
-        if row.status != "blocked":
-            raise WrongState(run=row.id, status=row.status, wanted="only a blocked run can be retried")
-        async with self._seized(row.tenant, row.id) as journal:
+        # One that diverged is *ready* for other builds; trying again lets this one have it too.
+        only: frozenset[Status] = frozenset(("blocked", "ready") if row.reason == "diverged" else ("blocked",))
+        async with self._seized(row.tenant, row.id, only=only) as journal:
+            if journal is None:
+                now = await self.store.run(row.tenant, row.id)
+                status = now.status if now is not None else "gone"
+                raise WrongState(run=row.id, status=status, wanted="only a blocked run can be retried")
             also = Also(change=Change("ready"), forgive=True)
             await journal.append(Item(kinds.Retried(who=failures.writable(who), why=failures.writable(why))), also=also)
 
     async def expire(self, tenant: Tenant, run: RunId) -> None:
-        """End a run whose deadline has passed. What may have been sent becomes *unknown*.
+        """End a run whose deadline has passed and that nobody drives. What may have been sent becomes *unknown*.
 
         Raises LeaseLost when somebody claims it at this moment.
         """
-        async with self._seized(tenant, run) as journal:
-            if journal.row.ended:
-                await journal.append(also=Also(change=Change(journal.row.status)))
+        async with self._seized(tenant, run, only=_OPEN, readable=False) as journal:
+            if journal is None:
                 return
             await inbox.take(journal)
-            doubts = [
-                Item(kinds.InDoubt(operation=call.sent.id, attempt=call.attempt, why="the run expired",
-                not_before=self._later(journal, call.sent.timeout_ms)), call.scope, call.key)
-                for call in journal.fold.in_doubt()
-                if call.sent is not None and call.sent.status == "pending"
-            ]  # fmt: skip
+            now = journal.time.now()
+            left = doubts(journal.fold, now, "the run expired", lost=True)
+            # Of a log that cannot be read, the operation records say what is pending.
+            known = {call.sent.id for call in journal.fold.in_doubt() if call.sent is not None}
+            rows = tuple(
+                replace(row, status="unknown", updated_at=now)
+                for row in await self.store.operations(tenant, run)
+                if row.status == "pending" and row.id not in known
+            )
             fact = kinds.Ended(status="expired", reason="its deadline passed")
-            await journal.append(*doubts, Item(fact), also=Also(change=Change("expired", reason="deadline")))
+            also = Also(change=Change("expired", reason="deadline"), rows=rows)
+            await journal.append(*left, Item(fact), also=also)
 
     async def take_in(self, tenant: Tenant, run: RunId) -> None:
-        """Move the inbox of a run that nobody drives into its log.
+        """Move the inbox of a run that nobody drives into its log; a live owner does it by itself.
 
         An ended run stays ended, any other becomes ready. Raises LeaseLost when somebody claims it at this moment.
         """
         async with self._seized(tenant, run) as journal:
+            if journal is None:
+                return
             row = journal.row
-            # Who drives it meanwhile is told by the claim's token; a run found running is only given back.
-            status: Status = row.status if row.ended else "ready"
-            await inbox.take(
-                journal,
-                change=Change(status, reason=row.reason if row.ended else "", detail=row.detail if row.ended else ""),
-            )
+            left = [] if row.ended else doubts(journal.fold, journal.time.now(), "its worker was lost", lost=True)
+            if left:
+                await journal.append(*left)
+            change = Change(row.status, reason=row.reason, detail=row.detail) if row.ended else Change("ready")
+            await inbox.take(journal, change=change)
 
-    def _later(self, journal: Journal, timeout_ms: int) -> int:
-        return journal.time.now() + timeout_ms + 60_000
+    async def free(self, tenant: Tenant, run: RunId) -> None:
+        """Give a run back whose worker is gone and which no worker that watches it could drive.
+
+        Raises LeaseLost when somebody claims it at this moment.
+        """
+        async with self._seized(tenant, run, only=frozenset(("running",))) as journal:
+            if journal is None:
+                return
+            left = doubts(journal.fold, journal.time.now(), "its worker was lost", lost=True)
+            fact = kinds.Released(why="its worker is gone, and nobody here serves it")
+            await journal.append(*left, Item(fact), also=Also(change=Change("ready")))
 
     @asynccontextmanager
-    async def _seized(self, tenant: Tenant, run: RunId) -> AsyncIterator[Journal]:
-        """The run's journal under a control claim. A later claim is an error of the caller's, not a signal."""
-        journal = await self._seize(tenant, run)
+    async def _seized(
+        self, tenant: Tenant, run: RunId, *, only: frozenset[Status] | None = None, readable: bool = True
+    ) -> AsyncIterator[Journal | None]:
+        """The run's journal under a control claim; None when it has a live owner, or a status that is not in `only`.
+
+        A later claim is an error of the caller's, not a signal. A log that cannot be read is refused before the run is
+        seized, unless `readable` is not asked for: then the fold is empty.
+        """
+        journal = await self._seize(tenant, run, only, readable)
         try:
             yield journal
         except Unwind as lost:
-            raise LeaseLost(run=run, epoch=journal.grip.authority.epoch) from lost
+            epoch = journal.grip.authority.epoch if journal is not None else 0
+            raise LeaseLost(run=run, epoch=epoch) from lost
 
-    async def _seize(self, tenant: Tenant, run: RunId) -> Journal:
-        asked_at = self.clock.boottime()
-        claimed = await self.store.seize(tenant, run, owner=self.owner, lease_ms=_LEASE_MS, now=self.clock.now())
-        if claimed is None:
+    async def _seize(
+        self, tenant: Tenant, run: RunId, only: frozenset[Status] | None, readable: bool
+    ) -> Journal | None:
+        row = await self.store.run(tenant, run)
+        if row is None:
             raise UnknownRun(run=run)
+        if readable and not row.ended:
+            fold(await self.store.window(tenant, run))
+        asked_at = self.clock.boottime()
+        claimed = await self.store.seize(
+            tenant, run, owner=self.owner, lease_ms=_LEASE_MS, only=only, unless_live=True, now=self.clock.now()
+        )
+        if claimed is None:
+            return None
         time = DatabaseTime(self.clock)
         time.learn(claimed.now)
         safe = asked_at + _LEASE_MS / 1000 - margin_s(_LEASE_MS / 1000)
-        grip = Grip(claimed.authority, safe, self.clock, asyncio.get_running_loop())
-        state = Fold() if claimed.row.ended else fold(await self.store.window(tenant, run))
+        grip = Grip(claimed.authority, safe, self.clock, asyncio.get_running_loop(), kept=False)
+        try:
+            state = Fold() if claimed.row.ended else fold(await self.store.window(tenant, run))
+        except UndecodableEntry:
+            if readable:
+                raise
+            state = Fold()
         return Journal(self.store, self.owner, _LEASE_MS, self.clock, time, grip, claimed.row, state)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Generic, ParamSpec, TypeVar, cast
+from typing import Generic, ParamSpec, TypeVar, cast, get_args
 
-from outlive.engine.callables import describe, refuse_unnameable, run_callable
+from outlive.engine.callables import check_name, describe, refuse_unnameable, run_callable
 from outlive.log.codec import Codec, Signature, codec_of
 from outlive.model.errors import BadArguments, Refused
 from outlive.model.function import UserFunction
@@ -38,6 +38,12 @@ class ToolPolicy:
 
     def check(self, tool: str) -> None:
         """Refuse a policy that could not be kept."""
+        if self.effect not in get_args(Effect):
+            raise Refused(what=f"effect={self.effect!r} of {tool}", why=f"say one of {', '.join(get_args(Effect))}")
+        for name in ("settle_after", "dedupes_for", "timeout"):
+            if not isinstance(getattr(self, name), timedelta):
+                raise Refused(what=f"{name} of {tool}", why="say a timedelta, such as timedelta(seconds=30)")
+        self._check_exceptions(tool)
         if self.settle_after <= timedelta(0):
             raise Refused(
                 what=f"settle_after={self.settle_after} of {tool}",
@@ -48,13 +54,31 @@ class ToolPolicy:
         if self.effect in ("read", "transactional") and self.reconcile is not None:
             raise Refused(what=f"reconcile of {tool}", why=f"a {self.effect} tool is never in doubt")
 
+    def _check_exceptions(self, tool: str) -> None:
+        declared: tuple[tuple[str, object], ...] = (("raises", self.raises), ("not_sent", self.not_sent))
+        for what, kinds in declared:
+            if not isinstance(kinds, tuple) or not all(_is_error(kind) for kind in kinds):
+                raise Refused(what=f"{what} of {tool}", why="say a tuple of exception classes, such as (CardDeclined,)")
+            if Exception in kinds:
+                raise Refused(what=f"{what}=(Exception,) of {tool}", why="then nothing could be in doubt; name which")
+        names = [kind.__name__ for kind in self.raises]
+        if len(set(names)) < len(names):
+            raise Refused(what=f"raises of {tool}", why="two classes of one name cannot be told apart in the log")
+
+
+def _is_error(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Exception)
+
 
 class ToolSpec:
     """What the engine knows of a tool, whatever its parameters."""
 
     def __init__(self, name: str, fn: UserFunction, policy: ToolPolicy) -> None:
         refuse_unnameable(fn)
-        policy.check(name)
+        check_name("name of the tool", name)
+        policy.check(describe(fn))
+        if policy.effect == "transactional" and not inspect.iscoroutinefunction(inspect.unwrap(fn)):
+            raise Refused(what=describe(fn), why="a transactional tool awaits op.connection; make it `async def`")
         self.name = name
         self.fn = fn
         self.policy = policy
@@ -78,6 +102,7 @@ class AgentSpec:
 
     def __init__(self, name: str, version: str, fn: UserFunction) -> None:
         refuse_unnameable(fn)
+        check_name("name of the agent", name)
         if not inspect.iscoroutinefunction(fn):
             raise Refused(what=describe(fn), why="an agent is an `async def` function")
         self.name = name

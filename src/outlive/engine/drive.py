@@ -15,14 +15,16 @@ from typing import Literal, Protocol, TypeVar
 from outlive.engine import failures, inbox
 from outlive.engine.attempt import Attempt, Kit, Parked, Scope, Stop, current
 from outlive.engine.authority import Grip, Keeper
-from outlive.engine.definition import SETTLE_AFTER, AgentSpec
+from outlive.engine.definition import AgentSpec
+from outlive.engine.doubt import doubts, watch
 from outlive.engine.journal import Also, Item, Journal
 from outlive.engine.run import Run
 from outlive.log import kinds
-from outlive.log.fold import Fold, Sent, fold
-from outlive.model.errors import Diverged, NotSerialisable, OutliveError, StoreError, UndecodableEntry
+from outlive.log.entry import Entry, verify
+from outlive.log.fold import Fold, fold
+from outlive.model.errors import ChainBroken, DataError, Diverged, OutliveError, Refused, StoreError, UndecodableEntry
 from outlive.model.ids import Owner
-from outlive.model.run import Block, Status, may_follow
+from outlive.model.run import Block, Head, RunRow, Status, may_follow
 from outlive.model.signals import Unwind
 from outlive.store.port import Change, Claimed, Divergence
 
@@ -79,16 +81,17 @@ class Drive:
         entries = await self._patiently(lambda: self.kit.store.window(row.tenant, row.id))
         key = await self._patiently(lambda: self.kit.store.key(row.tenant))
         try:
+            _check_chain(key, row, entries)
             state, unreadable = fold(entries), ""
-        except UndecodableEntry as error:
+        except DataError as error:
             state, unreadable = Fold(), str(error)
         journal = Journal(self.kit.store, self._owner, lease_ms, self.kit.clock, self.kit.time, self.grip, row, state)
         if unreadable:
             return await self._block(journal, "undecodable", unreadable, Divergence(self.kit.code, unreadable))
-        if row.lapses >= self._max_lapses:
+        news = await self._patiently(lambda: inbox.take(journal))
+        if row.lapses >= self._max_lapses and not news.progress:
             detail = f"{row.lapses} leases in a row lapsed without a call getting its outcome"
             return await self._block(journal, "poison", detail)
-        await self._patiently(lambda: inbox.take(journal))
         await self._recover(journal)
         attempt = self.attempt = Attempt(self.kit, journal, key)
         self.grip.on_lost = lambda: attempt.halt(Stop("lost"))
@@ -106,23 +109,13 @@ class Drive:
         What the other side dedupes is sent again where replay meets it.
         """
         lost = "its worker was lost between the intent and the record"
-        items = self._doubts(journal, lost, lambda sent: sent.effect != "idempotent")
+        now = self.kit.time.now()
+        items = doubts(journal.fold, now, lost, lost=True, concerns=lambda sent: sent.effect != "idempotent")
+        for item in items:
+            if isinstance(item.fact, kinds.InDoubt):
+                watch(self.kit, item.fact.operation, item.fact.not_before)
         if items:
             await journal.append(*items)
-
-    def _doubts(self, journal: Journal, why: str, concerns: Callable[[Sent], bool] = lambda _: True) -> list[Item]:
-        """What turns operations that may have been sent into *unknown*."""
-        items: list[Item] = []
-        for call in journal.fold.in_doubt():
-            sent = call.sent
-            if sent is None or sent.status != "pending" or not concerns(sent):
-                continue
-            tool = self.kit.tools.get(call.name)
-            settle_after = tool.policy.settle_after if tool is not None else SETTLE_AFTER
-            not_before = self.kit.time.now() + sent.timeout_ms + int(settle_after.total_seconds() * 1000)
-            fact = kinds.InDoubt(operation=sent.id, attempt=call.attempt, not_before=not_before, why=why, lost=True)
-            items.append(Item(fact, call.scope, call.key))
-        return items
 
     # ---- while user code runs
 
@@ -156,7 +149,7 @@ class Drive:
     def _look_into_inbox(self, attempt: Attempt) -> None:
         async def look() -> None:
             try:
-                if not attempt.closed and await inbox.take(attempt.journal):
+                if not attempt.closed and (await inbox.take(attempt.journal)).taken:
                     attempt.wake_all()
             except (Unwind, StoreError) as error:
                 log.debug("run %s: its inbox is read later: %s", attempt.journal.row.id, error)
@@ -179,12 +172,15 @@ class Drive:
         error = (
             root.task.exception() if not root.task.cancelled() else asyncio.CancelledError("the agent cancelled itself")
         )
+        if error is None and attempt.unawaited:
+            forgotten = ", ".join(attempt.unawaited.values())
+            error = Refused(what=forgotten, why="the call was made but never awaited, so it was never done")
         if error is None:
             try:
                 codec, where = self.agent.result, f"the result of {self.agent.name}"
                 text = failures.clean(self.kit.scrubber, codec, codec.encode(root.task.result(), where=where), where)
                 return await self._end(attempt, "succeeded", payload=text)
-            except NotSerialisable as refused:
+            except Exception as refused:  # noqa: BLE001 - validators of a user's types may raise anything
                 error = refused
         return await self._end(attempt, "failed", error=error)
 
@@ -205,7 +201,11 @@ class Drive:
             first = min(timers, key=lambda one: one.until or 0)
             wake_at = first.until or 0
             fact = kinds.Suspended(why=first.why, wake_at=wake_at)
-            return await self._close(attempt, (fact, Change("waiting", reason=first.why, wake_at=wake_at), None))
+            # A branch that only a person can let go on is not hidden by another's timer.
+            person = next((one for one in parked if one.block is not None), None)
+            reason, detail = (first.why, "") if person is None else (person.block or "", person.detail)
+            change = Change("waiting", reason=reason, detail=detail, wake_at=wake_at)
+            return await self._close(attempt, (fact, change, None))
         return await self._close(attempt, self._blocked(*_first_block(parked)))
 
     async def _stopped(self, attempt: Attempt, stop: Stop) -> Verdict:
@@ -246,8 +246,12 @@ class Drive:
         error: BaseException | None = None,
     ) -> Verdict:  # fmt: skip
         written = failures.record(error, self.kit.scrubber) if error is not None else None
+        if error is not None:
+            log.info("run %s failed", attempt.journal.row.id, exc_info=error)
         fact = kinds.Ended(status=status, error=written)
         detail = f"{written.type}: {written.message}" if written else ""
+        if written is not None and written.at:
+            detail += f" (at {written.at})"
         return await self._close(attempt, (fact, Change(status, detail=detail), None), payload)
 
     async def _close(self, attempt: Attempt, end: End, payload: str | None = None) -> Verdict:
@@ -256,17 +260,19 @@ class Drive:
         attempt.closed = change.reason or change.status
         assert may_follow("running", change.status)
         # An ended or blocked run keeps no operation pending: what may have been sent is in doubt, for all to see.
-        doubts = self._doubts(attempt.journal, "the attempt has ended") if change.status not in _GO_ON else []
+        left: list[Item] = []
+        if change.status not in _GO_ON:
+            left = doubts(attempt.fold, self.kit.time.now(), "the attempt has ended", lost=True)
         also = Also(change=change, divergence=divergence)
-        await attempt.journal.append(*doubts, Item(fact, payload=payload), also=also)
+        await attempt.journal.append(*left, Item(fact, payload=payload), also=also)
         return _VERDICTS.get(change.status, "ended")
 
     async def _block(
         self, journal: Journal, reason: Block, detail: str, divergence: Divergence | None = None
     ) -> Verdict:
         fact, change, _ = self._blocked(reason, detail)
-        doubts = self._doubts(journal, "the run is blocked")
-        await journal.append(*doubts, Item(fact), also=Also(change=change, divergence=divergence))
+        left = doubts(journal.fold, self.kit.time.now(), "the run is blocked", lost=True)
+        await journal.append(*left, Item(fact), also=Also(change=change, divergence=divergence))
         return "blocked"
 
     async def _unload(self, attempt: Attempt) -> None:
@@ -295,6 +301,18 @@ class Drive:
                 await self.kit.clock.sleep(pause)
                 pause = min(2 * pause, 1.0)
                 await self.grip.ensure()
+
+
+def _check_chain(key: bytes, row: RunRow, entries: list[Entry]) -> None:
+    """What is replayed is what was written: raises ChainBroken. The prologue and the turn are two stretches of log."""
+    window = next((place for place, entry in enumerate(entries) if entry.seq != place), len(entries))
+    head = verify(key, row.id, entries[:window])
+    if window < len(entries):
+        # What the turn's first entry follows is not loaded; that entry is held by the digests of those after it.
+        head = verify(key, row.id, entries[window + 1 :], entries[window].digest)
+        head = head if window + 1 < len(entries) else Head(entries[window].seq + 1, entries[window].digest)
+    if head != row.head:
+        raise ChainBroken(run=row.id, seq=row.head.seq - 1)
 
 
 def _first_block(parked: Iterable[Parked]) -> tuple[Block, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 
 from outlive.log.codec import Codec
@@ -13,9 +14,37 @@ from outlive.secret.scrubber import Scrubber
 _LONGEST = 4000
 
 
-def record(error: BaseException, scrubber: Scrubber) -> ErrorRecord:
-    """Write an exception down: type, message, and what of its arguments and attributes is plain data; scrubbed."""
-    message = writable(str(error) or type(error).__name__)
+def record(error: BaseException, scrubber: Scrubber, raises: tuple[type[Exception], ...] = ()) -> ErrorRecord:
+    """Write an exception down: type, message, and what of its arguments and attributes is plain data; scrubbed.
+
+    Never raises, whatever the exception does when it is looked at.
+    """
+    name = type(error).__name__
+    declared = next((kind.__name__ for kind in raises if isinstance(error, kind)), "")
+    try:
+        message = writable(str(error) or name)
+    except BaseException as broken:  # noqa: BLE001 - an exception of a user's may do anything
+        message = f"(its message cannot be shown: {type(broken).__name__})"
+    try:
+        kept = _data(error, scrubber)
+    except BaseException:  # noqa: BLE001 - as above: then it goes without its data
+        kept = {}
+    return ErrorRecord(
+        type=name, message=scrubber.scrub(message)[:_LONGEST], data=kept, declared=declared, at=_place(error)
+    )  # fmt: skip
+
+
+def _place(error: BaseException) -> str:
+    """Where it was raised, as the line of a user's code; empty for what only our own code has seen."""
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        if not trace.tb_frame.f_globals.get("__name__", "").startswith("outlive."):
+            place = f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place
+
+
+def _data(error: BaseException, scrubber: Scrubber) -> dict[str, object]:
     data: dict[str, object] = {}
     arguments = [_plain(one) for one in error.args]
     if arguments and all(ok for ok, _ in arguments):
@@ -26,7 +55,7 @@ def record(error: BaseException, scrubber: Scrubber) -> ErrorRecord:
         data["state"] = state
     text = scrubber.scrub(json.dumps(data))
     kept: dict[str, object] = json.loads(text) if len(text) <= _LONGEST else {}
-    return ErrorRecord(type=type(error).__name__, message=scrubber.scrub(message)[:_LONGEST], data=kept)
+    return kept
 
 
 def writable(text: str) -> str:
@@ -40,7 +69,7 @@ def declared(error: ErrorRecord, raises: tuple[type[Exception], ...]) -> Excepti
     None if it is none of them.
     """
     for kind in raises:
-        if kind.__name__ == error.type:
+        if kind.__name__ == (error.declared or error.type):
             arguments, state = error.data.get("args", [error.message]), error.data.get("state", {})
             rebuilt = kind.__new__(kind)
             rebuilt.args = tuple(arguments) if isinstance(arguments, list) else (error.message,)
@@ -64,13 +93,14 @@ def tool_failed(name: str, operation: str, error: ErrorRecord, status: str) -> O
 
 def retry_after(error: BaseException) -> float:
     """Seconds that the other side asked us to wait: a `retry_after` attribute, or that header of a response."""
-    asked: object = getattr(error, "retry_after", None)
-    if asked is None:
-        headers: object = getattr(getattr(error, "response", None), "headers", None)
-        asked = headers.get("retry-after") if isinstance(headers, Mapping) else None
     try:
-        return max(0.0, min(float(str(asked)), 24 * 3600.0)) if asked is not None else 0.0
-    except ValueError:
+        asked: object = getattr(error, "retry_after", None)
+        if asked is None:
+            headers: object = getattr(getattr(error, "response", None), "headers", None)
+            asked = headers.get("retry-after") if isinstance(headers, Mapping) else None
+        seconds = float(str(asked)) if asked is not None else 0.0
+        return max(0.0, min(seconds, 24 * 3600.0)) if seconds == seconds else 0.0  # noqa: PLR0124 - not a number
+    except BaseException:  # noqa: BLE001 - an exception of a user's may do anything when it is looked at
         return 0.0
 
 
@@ -82,7 +112,7 @@ def _plain(value: object) -> tuple[bool, object]:
     if isinstance(value, float | list | tuple | dict):
         try:
             return True, json.loads(writable(json.dumps(value, allow_nan=False, ensure_ascii=False)))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             return False, None
     return False, None
 

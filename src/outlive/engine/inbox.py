@@ -11,13 +11,13 @@ import logging
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from outlive.engine.journal import Also, Item, Journal
+from outlive.engine.journal import Also, Item, Journal, brief
 from outlive.log import kinds
 from outlive.log.fold import verdict
 from outlive.model.ids import OperationId
-from outlive.model.operation import SETTLED, OperationRow, OperationStatus
+from outlive.model.operation import IN_DOUBT, SETTLED, OperationRow, OperationStatus
 from outlive.store.port import Change, Message
 
 log = logging.getLogger("outlive.worker")
@@ -43,6 +43,7 @@ class Decision:
     """The body of a resolution row."""
 
     operation: str
+    attempt: int
     decision: Literal["happened", "did-not-happen", "abandon"]
     who: str
     why: str
@@ -58,12 +59,20 @@ def resolution(decision: Decision) -> str:
     return _decision.dump_json(decision).decode()
 
 
-async def take(journal: Journal, *, change: Change | None = None) -> bool:
-    """Move all unread rows into the log, with `change` in the same commit. False if there was nothing to do."""
+@dataclass(frozen=True, slots=True)
+class News:
+    """What taking the inbox in has brought: any rows at all, and the outcome of a call."""
+
+    taken: bool = False
+    progress: bool = False
+
+
+async def take(journal: Journal, *, change: Change | None = None) -> News:
+    """Move all unread rows into the log, with `change` in the same commit."""
     store, run = journal.store, journal.row
     messages = await store.unread(run.tenant, run.id)
     if not messages and change is None:
-        return False
+        return News()
     items: list[Item] = []
     rows: dict[str, OperationRow] = {}
     for message in messages:
@@ -74,7 +83,7 @@ async def take(journal: Journal, *, change: Change | None = None) -> bool:
     # A message is no progress of the run; an outcome that it brings is.
     progress = any(row.status in SETTLED for row in rows.values())
     await journal.append(*items, also=Also(change=change, rows=tuple(rows.values()), taken=taken, progress=progress))
-    return True
+    return News(bool(messages), progress)
 
 
 async def _moved(journal: Journal, message: Message, rows: dict[str, OperationRow]) -> Item | None:
@@ -90,7 +99,7 @@ async def _moved(journal: Journal, message: Message, rows: dict[str, OperationRo
             moved = _resolution(_decision.validate_json(message.body), row, journal)
         else:
             raise ValueError(f"its topic is {message.topic}")
-    except (ValidationError, ValueError, KeyError, TypeError) as error:
+    except Exception as error:  # noqa: BLE001 - a row of anybody's must not stop the run that it is for
         log.warning("run %s: message %d in its inbox is not understood: %s", journal.row.id, message.id, error)
         return None
     if moved is None:
@@ -101,7 +110,13 @@ async def _moved(journal: Journal, message: Message, rows: dict[str, OperationRo
 
 def _evidence(said: Testimony, row: OperationRow, journal: Journal) -> tuple[Item, OperationRow]:
     judged = verdict(
-        row.effect, row.status, row.attempt, row.outcome, attempt=said.attempt, answer=said.answer, payload=said.payload
+        row.effect,
+        row.status,
+        row.attempt,
+        row.outcome,
+        attempt=said.attempt,
+        answer=said.answer,
+        payload=brief(said.payload),
     )
     fact = kinds.Evidence(
         operation=said.operation, attempt=said.attempt, epoch=said.epoch, answer=said.answer, verdict=judged,
@@ -115,7 +130,8 @@ def _evidence(said: Testimony, row: OperationRow, journal: Journal) -> tuple[Ite
 
 
 def _resolution(said: Decision, row: OperationRow, journal: Journal) -> tuple[Item, OperationRow] | None:
-    if row.status not in ("pending", "unknown"):
+    early = said.decision == "did-not-happen" and journal.time.now() < row.not_before
+    if row.status not in IN_DOUBT or row.attempt != said.attempt or row.status == "pending" or early:
         log.warning(
             "run %s: operation %s is %s, the decision %s comes too late", row.run, row.id, row.status, said.decision
         )
@@ -132,6 +148,6 @@ def settled(
 ) -> OperationRow:
     """The record of an operation after its fate became known."""
     return replace(
-        row, status=status, how=how, updated_at=at, outcome=outcome if status == "succeeded" else None,
+        row, status=status, how=how, updated_at=at, outcome=brief(outcome) if status == "succeeded" else None,
         error=f"{error.type}: {error.message}" if error else "",
     )  # fmt: skip

@@ -12,13 +12,14 @@ epoch refuses the lost append if it is still on its way) and reading the tail.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from outlive.engine.authority import DatabaseTime, Grip, margin_s
 from outlive.log import kinds
-from outlive.log.entry import Draft, Entry
+from outlive.log.entry import BLOB_BYTES, Draft, Entry
 from outlive.log.fold import Call, Fold, step
 from outlive.model.clock import Clock
 from outlive.model.errors import CommitUnknown, LeaseLost, StoreBusy, StoreError, StoreFull, StoreUnavailable
@@ -93,32 +94,46 @@ class Journal:
 
         False when the commit was lost and has left nothing behind. Raises StoreError when nothing was written.
         """
+        buffered = list(self._buffer)
         append = self._prepare((item,), also)
+        committed = False
         try:
             self.head = await transaction.append(append, now=self._clock.now())
+            committed = True
         except LeaseLost as lost:
             self.grip.lose()
             raise Unwind("lease lost") from lost
         except CommitUnknown:
-            if await self._settle_unknown(append) is None:
-                return True
-            self.forget(item.key)
-            return False
-        return True
+            committed = await self._settle_unknown(append) is None
+        finally:
+            if not committed:
+                self._buffer[:0] = buffered
+                self._forget(item.key)
+        return committed
 
-    def forget(self, key: str) -> None:
+    def _forget(self, key: str) -> None:
         """The outcome of a call that was folded in with a commit that did not happen."""
         call = self.fold.keys.get(key)
+        if call is not None and call.sent is not None:
+            self.fold.operations.pop(call.sent.id, None)
         if call is not None:
-            call.done = False
+            call.done, call.sent, call.error, call.payload = False, None, None, None
 
     def exclusive(self) -> asyncio.Lock:
         """Held while a transaction of the user's is open: nothing else of this run is appended meanwhile."""
         return self._lock
 
+    async def flush(self) -> None:
+        """Commit what is buffered, if anything: before somebody outside could see what follows from it."""
+        if self._buffer:
+            await self.append()
+
     async def _append(self, items: Sequence[Item], also: Also) -> None:
         async with self._lock:
             await self.grip.ensure()
+            if self._buffer and any(isinstance(item.fact, kinds.Turn) for item in items):
+                # What was recorded before a turn belongs to the window before it, which the turn's entry must begin.
+                await self._commit(self._prepare((), NOTHING))
             await self._commit(self._prepare(items, also))
 
     def _prepare(self, items: Sequence[Item], also: Also) -> Append:
@@ -149,7 +164,7 @@ class Journal:
             self.row.tenant, self.row.id, OperationId(sent.id), call.key, call.name, sent.effect, sent.key, call.digest,
             sent.arguments, sent.status, call.attempt, self.grip.authority.epoch,
             sent.first_sent_at or at, at,
-            not_before=sent.not_before, outcome=call.payload if sent.status == "succeeded" else None,
+            not_before=sent.not_before, outcome=brief(call.payload) if sent.status == "succeeded" else None,
             error=f"{call.error.type}: {call.error.message}" if call.error and sent.status != "succeeded" else "",
             how=sent.how, notes=dict(sent.notes), duplicates=sent.duplicates,
         )  # fmt: skip
@@ -221,3 +236,10 @@ def _holds(tail: Sequence[Entry], drafts: Sequence[Draft]) -> bool:
     wrote = [(e.kind, e.version, e.at, e.scope, e.key, e.body) for e in tail]
     meant = [(d.kind, d.version, d.at, d.scope, d.key, d.body) for d in drafts]
     return wrote == meant
+
+
+def brief(payload: str | None) -> str | None:
+    """A result as the operation record holds it: one that is large stays in its blob, and its beginning tells it."""
+    if payload is None or len(payload) <= BLOB_BYTES:
+        return payload
+    return json.dumps(f"{payload[:1000]}… ({len(payload)} characters)")

@@ -19,7 +19,7 @@ from outlive.engine.definition import ToolSpec
 from outlive.engine.failures import writable
 from outlive.engine.journal import Item
 from outlive.log import kinds
-from outlive.model.errors import Refused
+from outlive.model.errors import Refused, SecretMissing, SettingInvalid
 from outlive.model.signals import NotSent
 from outlive.secret.port import read_secret
 
@@ -72,7 +72,7 @@ class Operation(Generic[D]):
         self.log = logging.LoggerAdapter(log, {"run": self.run_id, "operation": facts.id})
         self._seam, self._tool, self._connection = attempt, tool, connection
         self._send_until = send_until
-        self.begun = self.sent_late = False
+        self.begun = self.sent_late = self._ended = False
 
     async def note(self, **facts: str) -> None:
         """Make facts durable before going on: a later attempt, a look-up or a person can read them in `notes`."""
@@ -80,14 +80,23 @@ class Operation(Generic[D]):
             raise Refused(what="op.note in a transactional tool", why="write through op.connection: it commits with it")
         if self._send_until is None:
             raise Refused(what="op.note in a read tool or a look-up", why="only an operation that acts has notes")
+        if self._ended:
+            raise Refused(what="op.note after the call has ended", why="await what notes before the tool returns")
         clean = {name: self._seam.kit.scrubber.scrub(writable(str(value))) for name, value in facts.items()}
         await self._seam.journal.append(Item(kinds.Noted(operation=self.id, facts=clean)))
         self.notes.update(clean)
 
     async def secret(self, name: str) -> str:
-        """The value of a secret. It is scrubbed from every entry, error and log line from now on."""
-        value = await asyncio.to_thread(read_secret, self._seam.kit.secrets, name)
-        self._seam.kit.scrubber.register(name, value)
+        """The value of a secret. It is scrubbed from every entry, error and log line from now on.
+
+        Read it before anything is sent: where no provider has it, NotSent is raised, so that the call is tried again.
+        """
+        try:
+            value = await asyncio.to_thread(read_secret, self._seam.kit.secrets, name)
+            self._seam.kit.scrubber.register(name, value)
+        except (SecretMissing, SettingInvalid) as error:
+            # Read secrets before anything is sent: then it is certain that nothing was.
+            raise NotSent(str(error)) from error
         return value
 
     @property
@@ -100,11 +109,17 @@ class Operation(Generic[D]):
             raise Refused(what=f"op.connection in {self._tool.name}", why="declare effect='transactional'")
         return self._connection
 
+    def close(self) -> None:
+        """The body has ended: a task or thread that it left behind sends and notes nothing any more."""
+        self._ended = True
+
     def raise_if_lost(self) -> None:
         """Raise NotSent when the run is no longer ours or the attempt was told to stop.
 
         Do not begin what cannot be recorded.
         """
+        if self._ended:
+            raise NotSent("the call has ended")
         if self._seam.journal.grip.lost or self._seam.closed:
             raise NotSent("the run is not ours any more")
 

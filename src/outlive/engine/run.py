@@ -15,7 +15,7 @@ from typing_extensions import TypeVar as DefaultTypeVar
 
 from outlive.engine.attempt import Attempt, current
 from outlive.engine.branches import Branches, Start, close_unused, numbered, unique
-from outlive.engine.callables import caller_line, run_callable
+from outlive.engine.callables import caller_line, check_name, run_callable
 from outlive.engine.calls import Asked, Repeatable, repeat, told
 from outlive.engine.definition import STEP_TIMEOUT, Tool, ToolSpec
 from outlive.engine.failures import clean
@@ -100,6 +100,8 @@ class Run(Generic[D]):
         self, *, name: str | None = None, timeout: timedelta | None = None, retry: Retry | None = None
     ) -> Run[D]:
         """The same run, with other options for the call that follows: `await run.options(timeout=…).call(…)`."""
+        if timeout is not None and timeout <= timedelta(0):
+            raise Refused(what=f"options(timeout={timeout})", why="a call needs some time")
         changed = replace(
             self._options, name=name or self._options.name, timeout=timeout or self._options.timeout,
             retry=retry or self._options.retry,
@@ -120,7 +122,9 @@ class Run(Generic[D]):
         Default time-out 1 min, no retries. Raises StepFailed; BadArguments and Refused for what cannot be recorded.
         """
         name = self._options.name or str(getattr(fn, "__name__", type(fn).__name__))
-        return _named(self._step(name, fn, args, kwargs, caller_line()), name)
+        line = caller_line()
+        ticket = self._attempt.expect(f"{name} at {line}")
+        return _named(self._step(ticket, name, fn, args, kwargs, line), name)
 
     def call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
         """Use a tool. What happens after a crash is what the tool's effect says.
@@ -128,17 +132,21 @@ class Run(Generic[D]):
         Raises the exceptions that the tool declares, ToolFailed when it is known not to have acted, Abandoned when a
         person gave up on it. While it is in doubt the run waits.
         """
+        if self._options.name is not None:
+            raise Refused(what=f"options(name=…) of {tool!r}", why="a tool has its registered name; name= is for steps")
         if not isinstance(tool, ToolSpec):
             raise Refused(
                 what=f"call of {tool!r}", why="not a registered tool; use run.step, or register it with @app.tool"
             )
-        work = self._call(tool, args, kwargs, caller_line())
+        line = caller_line()
+        work = self._call(self._attempt.expect(f"{tool.name} at {line}"), tool, args, kwargs, line)
         return cast("Coroutine[object, object, R]", _named(work, tool.name))
 
     async def _step(
-        self, name: str, fn: UserFunction, args: tuple[object, ...], kwargs: dict[str, object], line: str
+        self, ticket: int, name: str, fn: UserFunction, args: tuple[object, ...], kwargs: dict[str, object], line: str
     ) -> object:
         attempt = self._attempt
+        attempt.unawaited.pop(ticket, None)
         signature = attempt.step_signature(name, fn)
         arguments = signature.bind(args, kwargs)
         asked = self._asked(name, signature.encode(arguments), signature.digest_form(arguments), line)
@@ -153,8 +161,11 @@ class Run(Generic[D]):
                 call = await repeat(attempt, scope, key, what, call)
             return told(call, signature.result, ())
 
-    async def _call(self, tool: ToolSpec, args: tuple[object, ...], kwargs: dict[str, object], line: str) -> object:
+    async def _call(
+        self, ticket: int, tool: ToolSpec, args: tuple[object, ...], kwargs: dict[str, object], line: str
+    ) -> object:
         attempt, signature = self._attempt, tool.signature
+        attempt.unawaited.pop(ticket, None)
         arguments = signature.bind(args, kwargs)
         asked = self._asked(tool.name, signature.encode(arguments), signature.digest_form(arguments), line)
         policy = Policy(self._options.timeout or tool.policy.timeout, self._options.retry or tool.policy.retry)
@@ -290,6 +301,7 @@ class Run(Generic[D]):
     async def emit(self, name: str, data: BaseModel) -> None:
         """An event for whoever follows the run; committed before anyone sees it, and never repeated."""
         line, attempt = caller_line(), self._attempt
+        check_name("event name", name)
         codec = codec_of(type(data))
         text = clean(attempt.kit.scrubber, codec, codec.encode(data, where=f"event {name}"), f"event {name}")
         asked = self._asked(f"emit:{name}", text, canonical(data), line)

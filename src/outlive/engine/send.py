@@ -15,12 +15,12 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
 
-from outlive.engine import failures
+from outlive.engine import failures, inbox
 from outlive.engine.attempt import Attempt, Scope
 from outlive.engine.callables import run_callable, until_done
 from outlive.engine.calls import Asked, Got, execute
 from outlive.engine.definition import ToolSpec
-from outlive.engine.inbox import EVIDENCE
+from outlive.engine.doubt import believable_at, watch
 from outlive.engine.journal import Also, Item
 from outlive.engine.operation import Facts, Operation, WindowOver, sending
 from outlive.engine.settle import settle
@@ -29,7 +29,7 @@ from outlive.log.canonical import digest
 from outlive.log.fold import Call, Sent
 from outlive.model.errors import StoreError
 from outlive.model.function import UserFunction
-from outlive.model.operation import Effect, Retry
+from outlive.model.operation import IN_DOUBT, Effect, Retry
 from outlive.model.signals import NotSent, Unwind
 from outlive.store.port import Message
 
@@ -127,7 +127,14 @@ class Send:
 
     async def _send(self, call: Call | None) -> Call:
         attempt, kit = self.attempt, self.attempt.kit
-        await attempt.gate(self.scope)
+        if call is not None and call.sent is not None:
+            status = call.sent.status
+            await attempt.gate(self.scope, cancellable=status not in IN_DOUBT)
+            await inbox.take(attempt.journal)  # before it is sent again: somebody may know what became of it
+            if call.done or call.sent.status != status:
+                return call
+        else:
+            await attempt.gate(self.scope)
         await attempt.journal.grip.ensure(kit.lease_s / 3)
         now = kit.clock.boottime()
         send_until = now + attempt.journal.grip.remaining()
@@ -139,6 +146,7 @@ class Send:
             assert sent is not None
             op = self.operation(sent, call.attempt, send_until=send_until)
             got = await self._execute(call, sent, op)
+            op.close()
             try:
                 await self._recorded(call, sent, got, begun=op.begun)
             except Unwind:
@@ -163,6 +171,7 @@ class Send:
             attempt=(call.attempt if call is not None else 0) + 1, send_by=now + int(window_s * 1000),
             first_sent_at=sent.first_sent_at if sent else now,
             timeout_ms=int(self.policy.timeout.total_seconds() * 1000),
+            settle_ms=int(self.tool.policy.settle_after.total_seconds() * 1000),
         )  # fmt: skip
         await self.record(fact, payload=self.text() if first else None)
 
@@ -178,7 +187,13 @@ class Send:
                 sending.reset(before)  # a look-up that follows in this task is no send
 
         return await execute(
-            self.attempt, body, call.attempt, self.tool.signature.result, self.policy.timeout, self.tool.name
+            self.attempt,
+            body,
+            call.attempt,
+            self.tool.signature.result,
+            self.policy.timeout,
+            self.tool.name,
+            self.tool.policy.raises,
         )
 
     async def _recorded(self, call: Call, sent: Sent, got: Got, *, begun: bool) -> None:
@@ -206,8 +221,8 @@ class Send:
 
     def doubt(self, call: Call, sent: Sent, why: str, *, lost: bool = False) -> kinds.InDoubt:
         """The call has ended here without saying whether it acted: from when on can *did not happen* be believed."""
-        ended = max(sent.send_by, self.attempt.kit.time.now())
-        not_before = ended + sent.timeout_ms + int(self.tool.policy.settle_after.total_seconds() * 1000)
+        not_before = believable_at(sent, self.attempt.kit.time.now())
+        watch(self.attempt.kit, sent.id, not_before)
         again_at = 0
         if sent.effect == "idempotent":
             again_at = self.attempt.kit.time.now() + self.policy.retry.delay_ms(
@@ -244,7 +259,7 @@ class Send:
         }  # fmt: skip
         row = attempt.journal.row
         key = f"{sent.id}:{call.attempt}:{epoch}"
-        message = Message(row.tenant, row.id, EVIDENCE, key, json.dumps(body))
+        message = Message(row.tenant, row.id, inbox.EVIDENCE, key, json.dumps(body))
         for _ in range(_TESTIFY_TRIES):
             try:
                 await attempt.journal.store.post(message, now=attempt.kit.clock.now())

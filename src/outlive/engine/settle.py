@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from outlive.engine import failures
 from outlive.engine.attempt import Parked
 from outlive.engine.callables import run_callable
+from outlive.engine.doubt import left_to_wait_ms
 from outlive.log import kinds
 from outlive.log.fold import Call, Sent
-from outlive.model.errors import NotSerialisable
 from outlive.model.operation import DidNotHappen, Happened, Retry, Unclear
+from outlive.model.signals import Unwind
 
 if TYPE_CHECKING:
     from outlive.engine.send import Send
@@ -53,6 +54,7 @@ async def _look_up(send: Send, call: Call, sent: Sent) -> None:
     attempt = send.attempt
     send.scope.executing = True
     try:
+        await attempt.journal.flush()
         answer = await _answer(send, call, sent)
         if sent.status != "unknown":
             return  # a person, or evidence, was faster
@@ -63,25 +65,28 @@ async def _look_up(send: Send, call: Call, sent: Sent) -> None:
 
 
 async def _answer(send: Send, call: Call, sent: Sent) -> object:
-    """Happened, DidNotHappen, Unclear, or an exception that the tool declares as an outcome."""
+    """Happened, DidNotHappen or Unclear. A look-up that raises cannot say, whatever the tool declares as outcomes."""
     policy, scrubber = send.tool.policy, send.attempt.kit.scrubber
     op = send.operation(sent, call.attempt, send_until=None)
     assert policy.reconcile is not None
     try:
         async with asyncio.timeout(LOOKUP_TIMEOUT.total_seconds()):
             return await run_callable(policy.reconcile, op)
-    except policy.raises as error:
-        return error
     except TimeoutError:
         return Unclear(f"the look-up did not end within {LOOKUP_TIMEOUT.total_seconds():g} s")
-    except Exception as error:  # noqa: BLE001 - a look-up that fails says nothing about the effect
+    except Unwind:
+        raise
+    except BaseException as error:  # a look-up that fails, however it does, says nothing about the effect
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
         failed = failures.record(error, scrubber)
         return Unclear(f"{failed.type}: {failed.message}")
 
 
 async def _record(send: Send, call: Call, sent: Sent, answer: object) -> None:
     attempt, number = send.attempt, sent.lookups + 1
-    now = attempt.kit.time.now()
+    now, left_ms = attempt.kit.time.now(), left_to_wait_ms(attempt.kit, sent.id)
     again_at = now + LOOKUPS.delay_ms(number, attempt.kit.clock.random())
     payload = None
     match answer:
@@ -90,12 +95,12 @@ async def _record(send: Send, call: Call, sent: Sent, answer: object) -> None:
                 codec, where = send.tool.signature.result, f"look-up of {send.tool.name}"
                 text = codec.encode(answer.outcome, where=where)
                 payload = failures.clean(attempt.kit.scrubber, codec, text, where)
-            except NotSerialisable as error:
-                answer = Unclear(str(error))
-        case DidNotHappen() if now < sent.not_before:
-            again_at, number = sent.not_before, sent.lookups
+            except Exception as error:  # noqa: BLE001 - validators of a user's types may raise anything
+                answer = Unclear(failures.record(error, attempt.kit.scrubber).message)
+        case DidNotHappen() if now < sent.not_before or left_ms > 0:
+            again_at, number = max(sent.not_before, now + left_ms), sent.lookups
             answer = Unclear(f"it says no, but a request may still be on its way {answer.note}".rstrip())
-        case DidNotHappen() | Unclear() | Exception():
+        case DidNotHappen() | Unclear():
             pass
         case _:
             answer = Unclear(f"the look-up returned {type(answer).__name__}, not Happened, DidNotHappen or Unclear")
@@ -105,7 +110,8 @@ async def _record(send: Send, call: Call, sent: Sent, answer: object) -> None:
 async def _write(
     send: Send, call: Call, sent: Sent, answer: object, number: int, again_at: int, payload: str | None
 ) -> None:
-    scrub = send.attempt.kit.scrubber.scrub
+    def scrub(note: object) -> str:
+        return send.attempt.kit.scrubber.scrub(failures.writable(str(note or "")))
 
     def looked(said: kinds.Said, note: str = "", again: int = 0) -> kinds.LookedUp:
         return kinds.LookedUp(
@@ -116,12 +122,6 @@ async def _write(
         case Happened():
             settled = kinds.Outcome(operation=sent.id, attempt=call.attempt, status="succeeded", how="lookup")
             await send.record(looked("happened", answer.note), settled, payload=payload, progress=True)
-        case Exception():
-            error = failures.record(answer, send.attempt.kit.scrubber)
-            settled = kinds.Outcome(
-                operation=sent.id, attempt=call.attempt, status="raised", how="lookup", error=error
-            )  # fmt: skip
-            await send.record(looked("happened"), settled, progress=True)
         case DidNotHappen():
             absent = kinds.Absent(operation=sent.id, attempt=call.attempt, how="lookup", note=scrub(answer.note))
             await send.record(looked("did not happen", answer.note), absent)

@@ -16,7 +16,7 @@ from outlive.engine.operation import Facts, Operation
 from outlive.engine.send import Send, operation_key
 from outlive.log import kinds
 from outlive.log.fold import Call
-from outlive.model.errors import StoreError
+from outlive.model.errors import CodeError, StoreError
 from outlive.store.port import Transaction
 
 log = logging.getLogger("outlive.operation")
@@ -63,9 +63,10 @@ class Transact:
                     done = Item(self._done(number), of.scope.name, of.key, got.text)
                     if await attempt.journal.append_within(transaction, done, also=Also(progress=True)):
                         return None
+            except CodeError as error:
+                return Got(error=failures.record(error, attempt.kit.scrubber), raised=error)
             except StoreError as error:
                 log.warning("run %s: nothing was written, trying again: %s", attempt.journal.row.id, error)
-                attempt.journal.forget(of.key)
                 await attempt.kit.clock.sleep(0.2)
                 await attempt.journal.grip.ensure()
 
@@ -81,7 +82,9 @@ class Transact:
                 attempt.kit.on_send(of.tool, id, of.arguments)
             return await run_callable(of.tool.fn, op, *positional, **named)
 
-        return await execute(attempt, body, number, of.tool.signature.result, timeout, of.tool.name)
+        return await execute(
+            attempt, body, number, of.tool.signature.result, timeout, of.tool.name, of.tool.policy.raises
+        )
 
     async def _again(self, number: int, got: Got) -> bool:
         """Record a failure and wait for the next attempt (True), or record the outcome (False)."""

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel
 
-from outlive.engine.attempt import Attempt, Scope
+from outlive.engine.attempt import Attempt, Parked, Scope
 from outlive.engine.callables import caller_line
 from outlive.engine.failures import clean
 from outlive.engine.journal import Item
@@ -69,6 +69,12 @@ class Turns(Generic[S]):
 
     async def _commit(self, scope: Scope, line: str) -> Call:
         scope.cursor.leave("the end of the turn", line)
+        while unknown := self._attempt.fold.in_doubt():
+            listed = ", ".join(f"{call.sent.id} {call.shown}" for call in unknown if call.sent)
+            detail = f"the turn has ended, but it is not known whether these happened: {listed}"
+            await self._attempt.park(
+                scope, Parked("a person decides", block="operation in doubt", detail=detail, cancellable=False)
+            )
         assert self._state is not None
         call = await self._record(scope, self._number + 1, self._state)
         self._enter(scope)
@@ -80,7 +86,7 @@ class Turns(Generic[S]):
         text = clean(self._attempt.kit.scrubber, self._codec, self._codec.encode(state, where=where), where)
         fact = kinds.Turn(name=self._shown, digest=self._digest, shown=self._shown, number=number)
         scope.executing = True
-        await self._attempt.journal.append(Item(fact, scope.name, f"/turn/{number}", text))
+        await self._attempt.journal.append(Item(fact, scope.name, f"/turns//{number}", text))
         scope.executing = False
         await self._attempt.recorded(scope)
         return self._attempt.fold.current[scope.name].calls[0]

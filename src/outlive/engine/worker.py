@@ -49,6 +49,8 @@ class Watch:
 
     clock: Clock
     gap_s: float = 2.0
+    forsaken: list[tuple[Tenant, RunId]] = field(default_factory=list)
+    """Runs whose lease has been seen unrenewed for so long that whoever could drive them would have taken them."""
     _since: dict[tuple[Tenant, RunId, int, int], float] = field(default_factory=dict)
     _looked: float | None = None
 
@@ -62,6 +64,9 @@ class Watch:
         seen = {(one.tenant, one.run, one.epoch, one.renewed_at): one for one in overdue}
         self._since = {key: self._since.get(key, now) for key in seen}
         ready = [one for key, one in seen.items() if now - self._since[key] >= one.lease_ms / 3000]
+        self.forsaken = [
+            (one.tenant, one.run) for key, one in seen.items() if now - self._since[key] >= 2 * one.lease_ms / 1000
+        ]
         return frozenset((one.tenant, one.run, one.epoch) for one in ready)
 
 
@@ -80,6 +85,7 @@ class Worker:
         self._control = Control(store, kit.clock, owner)
         self._drives: dict[asyncio.Task[None], Drive] = {}
         self._stopping = False
+        self._lingering: set[asyncio.Task[None]] = set()
 
     def stop(self) -> None:
         """Stop claiming, drain what is running, return from `run`. From the event loop's thread."""
@@ -108,25 +114,46 @@ class Worker:
                 await self._wait(max(wait, 0.001))
             await self._drain()
         finally:
-            self._keeper.stop()
+            if self._drives:
+                # What is still in flight keeps its lease until it has its record, or this process is gone.
+                lingering = asyncio.ensure_future(self._linger())
+                self._lingering.add(lingering)
+                lingering.add_done_callback(self._lingering.discard)
+            else:
+                await asyncio.to_thread(self._keeper.stop)
+
+    async def _linger(self) -> None:
+        await self.idle()
+        await asyncio.to_thread(self._keeper.stop)
 
     @asynccontextmanager
     async def beside(self) -> AsyncIterator[None]:
-        """Serve while the block runs; then drain."""
-        serving = asyncio.ensure_future(self.run())
+        """Serve while the block runs; then drain. If serving fails, the block is cancelled and the error raised."""
+        serving, owner = asyncio.ensure_future(self.run()), asyncio.current_task()
+
+        def failed(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and task.exception() is not None and owner is not None:
+                owner.cancel()
+
+        serving.add_done_callback(failed)
         try:
             yield
+        except asyncio.CancelledError:
+            if serving.done() and not serving.cancelled() and serving.exception() is not None and owner is not None:
+                owner.uncancel()  # it was ours: the error of serving says why
+            else:
+                raise
         finally:
             self.stop()
             await serving
 
     async def claim(self) -> int:
         """Claim what can be claimed now and begin to drive it; look after runs that need no agent code."""
+        watched = await self._watch.look(self.store)
+        await self._attend()
         free = self.pace.concurrency - len(self._drives)
         if free <= 0:
             return 0
-        watched = await self._watch.look(self.store)
-        await self._attend()
         claim = Claim(
             self.owner, {name: self.kit.code for name in self.agents}, min(free, 20), self.pace.lease_ms, watched,
             self.pace.queues, self.pace.tenants,
@@ -182,6 +209,15 @@ class Worker:
                     await self._control.take_in(one.tenant, one.run)
             except OutliveError as error:
                 log.warning("run %s: %s", one.run, error)
+            except Exception:
+                log.exception("run %s could not be looked after", one.run)
+        for tenant, run in self._watch.forsaken:
+            try:
+                await self._control.free(tenant, run)
+            except OutliveError as error:
+                log.warning("run %s: %s", run, error)
+            except Exception:
+                log.exception("run %s could not be given back", run)
 
     async def _wait(self, seconds: float) -> None:
         waiting = [asyncio.ensure_future(self.hint.wait()), asyncio.ensure_future(self.kit.clock.sleep(seconds))]

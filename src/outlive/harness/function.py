@@ -14,4 +14,8 @@ class FunctionHarness:
 
     async def drive(self, agent: AgentSpec, run: Run[object], input: object) -> object:
         """What the function returns."""
-        return await cast("Awaitable[object]", agent.fn(run, input))
+        try:
+            return await cast("Awaitable[object]", agent.fn(run, input))
+        except SystemExit as error:
+            # A task that raises it would end the worker, and with it all the runs that did nothing wrong.
+            raise RuntimeError(f"the agent called sys.exit({error.code})") from error

@@ -29,6 +29,7 @@ class Sent:
     first_sent_at: int
     send_by: int
     timeout_ms: int
+    settle_ms: int
     status: OperationStatus = "pending"
     spent: int = 0
     """Failed attempts that count against the retry policy."""
@@ -120,8 +121,12 @@ def step(state: Fold, seq: int, fact: kinds.Fact, scope: str, key: str, payload:
             _call(state, seq, fact, scope, key, payload)
         case kinds.ScopeCancelled(why=why):
             _scope(state, scope).cancelled = why
-        case kinds.Joined():
-            state.keys[key].joined = fact
+        case kinds.Joined(branch=branch):
+            call = state.keys.get(key)
+            if call is None or branch not in call.branches:
+                why = f"it tells the end of the branch {branch} of {key}, which was not opened"
+                raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why=why)
+            call.joined = fact
         case kinds.Started():
             state.started, state.input = fact, payload
         case kinds.Ended():
@@ -153,6 +158,8 @@ def _turn(state: Fold, seq: int, fact: kinds.Turn, scope: str, key: str, payload
 
 def _call(state: Fold, seq: int, fact: kinds.Call, scope: str, key: str, payload: str | None) -> None:
     call = state.keys.get(key)
+    if call is not None and call.kind != _kind(fact):
+        raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why=f"its key is that of a {call.kind}")
     if call is None:
         call = Call(_kind(fact), scope, key, fact.name, fact.digest, fact.shown, seq)
         state.keys[key] = call
@@ -165,7 +172,9 @@ def _call(state: Fold, seq: int, fact: kinds.Call, scope: str, key: str, payload
             call.error, call.declared = fact.error, fact.declared
             if isinstance(fact, kinds.Done):
                 status: OperationStatus = "succeeded" if fact.error is None else "raised" if fact.declared else "failed"
-                call.sent = Sent(fact.operation, "transactional", fact.idempotency_key, fact.arguments, 0, 0, 0, status)
+                call.sent = Sent(
+                    fact.operation, "transactional", fact.idempotency_key, fact.arguments, 0, 0, 0, 0, status
+                )
                 call.sent.how = "call"
                 state.operations[fact.operation] = call
         case kinds.Intent():
@@ -200,7 +209,7 @@ def _intent(state: Fold, call: Call, fact: kinds.Intent, payload: str | None) ->
     if call.sent is None:
         call.sent = Sent(
             fact.operation, fact.effect, fact.idempotency_key, payload or "{}", fact.first_sent_at, fact.send_by,
-            fact.timeout_ms,
+            fact.timeout_ms, fact.settle_ms,
         )  # fmt: skip
         state.operations[fact.operation] = call
     call.attempt, call.sent.send_by, call.sent.status = fact.attempt, fact.send_by, "pending"

@@ -28,11 +28,17 @@ class Fact:
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorRecord:
-    """An exception as data: the name of its type, its message and, for declared exceptions, its arguments."""
+    """An exception as data: the name of its type, its message, and what of its arguments and attributes is data.
+
+    `declared` is the name of the class that the tool declares and the exception is one of; `at` the line of user code
+    that raised it.
+    """
 
     type: str
     message: str = ""
     data: dict[str, object] = field(default_factory=dict)
+    declared: str = ""
+    at: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +108,7 @@ class Intent(Call):
     send_by: int
     first_sent_at: int
     timeout_ms: int
+    settle_ms: int = 60_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -343,8 +350,14 @@ def draft(fact: Fact, *, at: int, scope: str = "", key: str = "", payload: str |
 
 
 def read(entry: Entry) -> Fact:
-    """Read the body of an entry of any release. Raises UndecodableEntry for one that is newer, unknown or damaged."""
+    """Read the body of an entry of any release.
+
+    Raises UndecodableEntry for one that is newer, unknown or damaged, and for one whose payload is lost: it says less
+    than was recorded.
+    """
     where = f"entry {entry.seq} ({entry.kind})"
+    if entry.lost:
+        raise UndecodableEntry(where=where, why="its payload is lost: the blob that it names is not in the store")
     kind = KINDS.get(entry.kind)
     if kind is None:
         raise UndecodableEntry(where=where, why="its kind is not known to this release")

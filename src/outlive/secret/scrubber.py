@@ -12,9 +12,10 @@ import logging
 import re
 import traceback
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
 from urllib.parse import quote, quote_plus
+from weakref import WeakSet
 
 from outlive.model.errors import SettingInvalid
 
@@ -142,3 +143,31 @@ class ScrubbingFilter(logging.Filter):
 
 
 _OWN = vars(logging.makeLogRecord({})).keys() | {"message", "asctime"}
+
+
+_scrubbing: WeakSet[Scrubber] = WeakSet()
+
+
+class _Records:
+    """Makes log records as before, without the secrets of any scrubber that is in use."""
+
+    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
+        self._make = make
+
+    def __call__(self, *args: object, **kwargs: object) -> logging.LogRecord:
+        record: logging.LogRecord = self._make(*args, **kwargs)
+        for scrubber in list(_scrubbing):
+            if scrubber.active:
+                ScrubbingFilter(scrubber).filter(record)
+        return record
+
+
+def scrub_logs(scrubber: Scrubber) -> None:
+    """Keep the scrubber's secrets out of every log line of this process, whichever logger and handler it goes through.
+
+    It works for as long as the scrubber is in use. What is printed, and fields given as `extra`, are not log lines.
+    """
+    _scrubbing.add(scrubber)
+    made = logging.getLogRecordFactory()
+    if not isinstance(made, _Records):
+        logging.setLogRecordFactory(_Records(made))
