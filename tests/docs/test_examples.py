@@ -9,35 +9,36 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PAGES, ROOT, blocks, name, program
+from tests.docs.pages import PAGES, ROOT, blocks, files, name, program
 
 WITH_CODE = [page for page in PAGES if program(page)]
+AS_PYTEST = ("-m", "pytest", "-q", "-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function")
 
 
 def run(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        **os.environ, "OUTLIVE_STORE": f"sqlite:///{path.parent}/outlive.db", "OUTLIVE_LEASE": "2s",
-        "PYTHONWARNINGS": "error", "PYTHONPATH": str(path.parent),
-    }  # fmt: skip
+    """Run a program as a reader would: with every setting at its default."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("OUTLIVE_")}
+    environment |= {"PYTHONWARNINGS": "error", "PYTHONPATH": str(path.parent)}
     command = [sys.executable, *arguments, str(path)]
     return subprocess.run(
-        command, cwd=path.parent, env=environment, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=path.parent, env=environment, capture_output=True, text=True, timeout=100, check=False
     )
+
+
+def written(page: Path, directory: Path) -> Path:
+    """The program of a page, and the files beside it, as files."""
+    path = directory / f"{page.stem.lower()}.py"
+    for file, text in {**files(page), path.name: program(page)}.items():
+        assert not (directory / file).exists(), f"{name(page)}: another page has a file {file}"
+        (directory / file).write_text(text, "utf-8")
+    return path
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=name)
 def test_examples_run(page: Path, tmp_path: Path) -> None:
-    path = tmp_path / "example.py"
-    path.write_text(program(page), "utf-8")
-    is_test = "\ndef test_" in path.read_text("utf-8") or "\nasync def test_" in path.read_text("utf-8")
-    done = run(
-        path,
-        *(
-            ["-m", "pytest", "-q", "-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"]
-            if is_test
-            else []
-        ),
-    )
+    path = written(page, tmp_path)
+    is_test = "\ndef test_" in program(page) or "\nasync def test_" in program(page)
+    done = run(path, *(AS_PYTEST if is_test else ()))
     assert done.returncode == 0, done.stdout + done.stderr
     printed = blocks(page, "output")
     if printed:
@@ -45,9 +46,14 @@ def test_examples_run(page: Path, tmp_path: Path) -> None:
     assert printed or is_test, f"{name(page)} has examples, but says nothing of what they print"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_nothing_of_an_example_is_hidden(page: Path) -> None:
+    assert "<!--" not in page.read_text("utf-8")
+
+
 def test_examples_pass_mypy(tmp_path: Path) -> None:
     for page in WITH_CODE:
-        (tmp_path / f"{page.stem.lower()}.py").write_text(program(page), "utf-8")
+        written(page, tmp_path)
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml")]
     command += [str(path) for path in sorted(tmp_path.glob("*.py"))]
     environment = {**os.environ, "MYPYPATH": f"{tmp_path}:{ROOT}:{ROOT / 'src'}"}

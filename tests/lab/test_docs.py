@@ -11,7 +11,9 @@ ROOT = Path(__file__).parents[2]
 
 
 async def test_the_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "testing.md").read_text("utf-8"), re.S)
+    page = (ROOT / "docs" / "testing.md").read_text("utf-8")
+    [code] = re.findall(r"```python\n(.*?)```", page, re.S)
+    [report] = re.findall(r"```text\n(.*?)```", page, re.S)
     path = tmp_path / "invite.py"
     path.write_text(code, "utf-8")
     spec = importlib.util.spec_from_file_location("invite", path)
@@ -22,7 +24,8 @@ async def test_the_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[st
         patch.setitem(sys.modules, "invite", module)
         spec.loader.exec_module(module)
         tests = [value for name, value in vars(module).items() if name.startswith("test_")]
-        assert len(tests) == 3
+        assert len(tests) == 4
         for test in tests:
             await test()
-    assert "points per store method" in capsys.readouterr().out
+    # How often a worker asks its store is not the page's to promise: the words are compared, not the numbers.
+    assert re.sub(r" *\d+", " n", capsys.readouterr().out) == re.sub(r" *\d+", " n", report)

@@ -1,20 +1,22 @@
 """The store with faults: it covers the whole port, and each fault does what it says."""
 
 import inspect
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from outlive.errors import CommitUnknown, LeaseLost, StoreUnavailable
+from outlive.errors import CommitUnknown, LeaseLost, Refused, StoreUnavailable
 from outlive.log.kinds import Emitted, draft
 from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
 from outlive.model.run import Head, NewRun
 from outlive.store import port
 from outlive.store.port import Append, Claim, Claimed
-from outlive.testing import Died, Fault, FaultyStore, ManualClock
+from outlive.testing import Died, Fault, FaultyStore, ManualClock, faults
 from outlive.testing.direct import DirectStore
+from outlive.testing.faults import FaultKind
 
 RUN = RunId("r")
 
@@ -32,14 +34,36 @@ def test_it_covers_the_port() -> None:
         assert name in FaultyStore.__dict__
 
 
+@pytest.mark.parametrize(
+    ("kind", "at", "method", "later", "why"),
+    [
+        ("afterr", 6, "append", 0, "the kinds are before, die, after, lost"),
+        ("after", 6, "apend", 0, "no method of that name; it has again, announce, append"),
+        ("after", 0, "append", 0, "counted from 1"),
+        ("lost", 1, "window", 0, "only the answer to a write"),
+        ("lost", 1, "append", -1, "0 or more"),
+        ("die", 1, "append", None, "`later` is for a lost answer"),
+    ],
+)
+def test_what_can_never_happen_is_refused(kind: FaultKind, at: int, method: str, later: int | None, why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        Fault(kind, at, method, later)
+
+
+def test_every_method_that_is_counted_can_be_named() -> None:
+    counted = set(re.findall(r'(?:_call|_enter)\(\s*"([\w.]+)"', inspect.getsource(faults)))
+    assert counted == set(faults.METHODS)
+    assert counted >= faults.WRITES
+
+
 @asynccontextmanager
-async def opened(path: Path, *faults: Fault) -> AsyncIterator[tuple[FaultyStore, DirectStore, Claimed]]:
+async def opened(path: Path, *planned: Fault) -> AsyncIterator[tuple[FaultyStore, DirectStore, Claimed]]:
     """A store with one run, claimed; faults count from there."""
     inner = DirectStore(path / "faulty.db", clock=ManualClock())
     await inner.open()
     await inner.start(NewRun(DEFAULT_TENANT, RUN, "clerk", "1", "{}", "d"))
     [claimed] = await inner.claim(Claim(Owner("anna"), {"clerk": "b"}, 1, 30_000))
-    yield FaultyStore(inner, faults), inner, claimed
+    yield FaultyStore(inner, planned), inner, claimed
     await inner.close()
 
 

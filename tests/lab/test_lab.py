@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import cast
 
 import pytest
 
 from outlive import NotSent, Operation, Outlive, Retry, Run
+from outlive.app.decide import Word
 from outlive.errors import Refused, RunFailed, TooEarly
 from outlive.testing import Fault, Stuck, lab
 
@@ -133,6 +135,60 @@ async def test_a_worker_that_dies_is_followed_by_another() -> None:
         run = await t.start(looks, "map")
         assert await run.result() == "map"
         assert any("takeover" in line for line in await t.log(run))
+
+
+async def test_a_crash_that_never_happens_fails_the_test() -> None:
+    with pytest.raises(AssertionError, match=r"died after call 60 of append: not met; .* [1-9]\d* of append"):
+        async with lab(app, deps=Desk()) as t:
+            t.crash(Fault("after", 60, "append"))
+            assert await t.run(looks, "map") == "map"
+
+
+async def test_a_crash_that_comes_after_the_workers_death_fails_the_test() -> None:
+    with pytest.raises(AssertionError, match=r"call 9 of append: not met; its worker died before call 1 of append"):
+        async with lab(app, deps=Desk()) as t:
+            t.crash(Fault("die", 1, "append"))
+            t.crash(Fault("die", 9, "append"))
+            await t.run(looks, "map")
+
+
+async def test_an_error_of_the_test_is_not_hidden_by_a_crash_that_did_not_happen() -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with lab(app, deps=Desk()) as t:
+            t.crash(Fault("die", 9, "append"))
+            raise ZeroDivisionError
+
+
+async def test_what_is_not_a_span_of_time_is_refused() -> None:
+    async with lab(app, deps=Desk()) as t:
+        before = t.clock.now()
+        for wrong in (3, 3.5, "3 days"):
+            with pytest.raises(Refused, match=r"advance\(.*say the unit, advance\(days=3\)"):
+                await t.advance(cast(timedelta, wrong))
+        with pytest.raises(Refused, match=r"advance\(day=…\).*units are weeks, days"):
+            await t.advance(day=3)
+        with pytest.raises(Refused, match="or a timedelta alone"):
+            await t.advance(timedelta(days=1), hours=3)
+        assert t.clock.now() == before
+
+
+async def test_what_cannot_be_done_is_refused() -> None:
+    async with lab(app, deps=Desk()) as t:
+        with pytest.raises(Refused, match="say a Fault"):
+            t.crash(cast(Fault, "after"))
+        with pytest.raises(Refused, match="say one of happened, did-not-happen, abandon"):
+            await t.resolve("x", "wire", cast(Word, "hapened"))
+        for every, deaths in ((0, 1), (1, 3)):
+            with pytest.raises(Refused, match="at least 1, and deaths are 1 or 2"):
+                await t.sweep(looks, "map", every=every, deaths=deaths)
+
+
+async def test_the_report_of_a_sweep_says_how_runs_came_to_rest() -> None:
+    async with lab(app, deps=Desk()) as t:
+        report = await t.sweep(wires, 42)
+    assert set(report.ends) == {"succeeded", "blocked"}
+    assert sum(report.ends.values()) == sum(report.methods.values()) == report.tried
+    assert "blocked (" not in str(report) and "(blocked: an operation in doubt that only a person" in str(report)
 
 
 async def test_names_that_do_not_exist_are_refused() -> None:

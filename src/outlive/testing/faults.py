@@ -6,17 +6,18 @@ every call from then on, so that nothing it does later can be recorded.
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 from outlive.log.entry import Entry
 from outlive.model.errors import CommitUnknown, Refused, StoreError, StoreUnavailable
 from outlive.model.ids import OperationId, Owner, RunId, Tenant
 from outlive.model.operation import OperationRow
-from outlive.model.run import Authority, Head, NewRun, RunRow
+from outlive.model.run import Authority, Head, NewRun, RunRow, Status
 from outlive.store.port import (
     Append,
     Attention,
@@ -42,6 +43,15 @@ WRITES = frozenset(
 )
 
 
+# What a call can be of: the methods of the port, and those of a transaction.
+METHODS = frozenset(("transaction.execute", "transaction.append")) | {
+    name
+    for part in Store.__mro__
+    for name, found in vars(part).items()
+    if not name.startswith("_") and inspect.isfunction(found)
+}
+
+
 class Died(BaseException):
     """The process is gone: no code of it may do anything any more."""
 
@@ -52,13 +62,32 @@ class Fault:
 
     *before*: StoreUnavailable, nothing is written, the process lives on. *die*: the process dies before the call.
     *after*: the call is done, then the process dies. *lost*: CommitUnknown; the call is done after `later` more calls
-    (0: at once), or never for None.
+    (0: at once), or never for None. Raises Refused for what can never happen.
     """
 
     kind: FaultKind
     at: int
     method: str = ""
     later: int | None = 0
+
+    def __post_init__(self) -> None:
+        if why := self._impossible():
+            asked = f"Fault({self.kind!r}, {self.at!r}, {self.method!r}, later={self.later!r})"
+            raise Refused(what=asked, why=why)
+
+    def _impossible(self) -> str:
+        """Why this can never happen; empty if it can."""
+        if self.kind not in get_args(FaultKind):
+            return f"the kinds are {', '.join(get_args(FaultKind))}"
+        if self.method and self.method not in METHODS:
+            return f"the store has no method of that name; it has {', '.join(sorted(METHODS))}"
+        if self.at < 1:
+            return "calls are counted from 1"
+        if self.kind == "lost" and self.method and self.method not in WRITES:
+            return f"only the answer to a write can be lost: {', '.join(sorted(WRITES))}"
+        if self.kind != "lost" and self.later != 0:
+            return "`later` is for a lost answer"
+        return "`later` counts calls from then on: 0 or more" if (self.later or 0) < 0 else ""
 
     def __str__(self) -> str:
         where = f"call {self.at}" + (f" of {self.method}" if self.method else "")
@@ -85,7 +114,8 @@ class Made:
 class FaultyStore:
     """Any store, with faults. Calls are counted in `made` in the order in which they were made.
 
-    `on_commit` is told of each append that was really stored, also of those whose caller never learns of it.
+    `on_commit` is told of each append that was really stored, also of those whose caller never learns of it. `met` are
+    the faults that have happened, `unmet` those that have not.
     """
 
     def __init__(
@@ -96,7 +126,8 @@ class FaultyStore:
         self.counts: Counter[str] = Counter()
         self.died = ""
         self.met: list[Fault] = []
-        self._store, self._faults = store, list(faults)
+        self.unmet = list(faults)
+        self._store = store
         self._on_commit = on_commit or (lambda _: None)
         self._late: list[tuple[int, Callable[[], Awaitable[object]]]] = []
 
@@ -104,7 +135,7 @@ class FaultyStore:
         """More faults; calls are counted from now on."""
         self.made.clear()
         self.counts.clear()
-        self._faults += faults
+        self.unmet += faults
 
     async def deliver(self, *, everything: bool = True) -> list[str]:
         """Do what was lost and is due now, or all of it. Returns the answers: `stored`, or the name of an error."""
@@ -126,10 +157,10 @@ class FaultyStore:
             raise Died(self.died)
         self.made.append(Made(method, append))
         self.counts[method] += 1
-        for fault in self._faults:
+        for fault in self.unmet:
             count = self.counts[method] if fault.method == method else len(self.made)
             if fault.method in ("", method) and fault.at == count:
-                self._faults.remove(fault)
+                self.unmet.remove(fault)
                 self.met.append(fault)
                 self._fail_early(fault)
                 return fault
@@ -214,11 +245,22 @@ class FaultyStore:
         return await self._call("again", lambda: self._store.again(authority, owner=owner, lease_ms=lease_ms, now=now))
 
     async def seize(
-        self, tenant: Tenant, run: RunId, *, owner: Owner, lease_ms: int, now: int | None = None
+        self,
+        tenant: Tenant,
+        run: RunId,
+        *,
+        owner: Owner,
+        lease_ms: int,
+        only: frozenset[Status] | None = None,
+        unless_live: bool = False,
+        now: int | None = None,
     ) -> Claimed | None:
         """See the port."""
         return await self._call(
-            "seize", lambda: self._store.seize(tenant, run, owner=owner, lease_ms=lease_ms, now=now)
+            "seize",
+            lambda: self._store.seize(
+                tenant, run, owner=owner, lease_ms=lease_ms, only=only, unless_live=unless_live, now=now
+            ),
         )
 
     def renew(self, owner: Owner, held: Sequence[Authority], lease_ms: int, *, now: int | None = None) -> Renewed:

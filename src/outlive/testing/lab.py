@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, get_args
 
 from typing_extensions import TypeVar as DefaultTypeVar
 
@@ -25,7 +25,7 @@ from outlive.model.errors import Refused
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.model.operation import IN_DOUBT, OperationRow
 from outlive.testing.clock import ManualClock
-from outlive.testing.faults import Fault
+from outlive.testing.faults import Fault, FaultyStore
 from outlive.testing.replaying import replay_elsewhere
 from outlive.testing.sweep import Person, Plan, Sweep, SweepReport
 from outlive.testing.world import (
@@ -54,6 +54,7 @@ class Lab(Generic[D]):
         self._world: World[D] = World(app.registry, deps, directory / "lab.db", secrets=secrets, how=how)
         self._waiting = _Waiting(self._world)
         self._swept = 0
+        self._disturbed: list[FaultyStore] = []
 
     @property
     def clock(self) -> ManualClock:
@@ -82,9 +83,7 @@ class Lab(Generic[D]):
 
     async def advance(self, by: timedelta | None = None, /, **duration: float) -> None:
         """Let time pass, `advance(days=3)` or by a timedelta. What becomes due meanwhile is done in order of time."""
-        left = by if by is not None else timedelta(**duration)
-        if left < timedelta(0):
-            raise Refused(what=f"advance by {left}", why="time does not run backwards")
+        left = _span(by, duration)
         world, until = self._world, self.clock.now() + round(left / timedelta(milliseconds=1))
         await world.work()
         while (step := await world.next_due()) is not None and self.clock.now() + step <= until:
@@ -96,9 +95,15 @@ class Lab(Generic[D]):
     def crash(self, fault: Fault) -> None:
         """From now on the worker meets this fault: `Fault("after", 3, "append")` dies after the third append.
 
-        A worker that has died is followed by another, which takes the run over once its lease is over.
+        A worker that has died is followed by another, which takes the run over once its lease is over. A fault that has
+        not happened when the lab ends is an AssertionError: the test would have shown nothing.
         """
-        self._world.process.inject(fault)
+        if not isinstance(fault, Fault):
+            raise Refused(what=f"crash({fault!r})", why='say a Fault, such as Fault("after", 3, "append")')
+        process = self._world.process
+        process.inject(fault)
+        if process not in self._disturbed:
+            self._disturbed.append(process)
 
     # ---- looking and deciding
 
@@ -129,6 +134,8 @@ class Lab(Generic[D]):
         for a tool with no or with several operations in doubt, and TooEarly for a *did-not-happen* before it can be
         known: `advance` first.
         """
+        if decision not in get_args(decide.Word):
+            raise Refused(what=f"resolve(…, {decision!r})", why=f"say one of {', '.join(get_args(decide.Word))}")
         operation = await self._operation(_id(run), tool_or_operation)
         await resolve(self._world, operation, decision, outcome=outcome, why=why)
 
@@ -161,10 +168,11 @@ class Lab(Generic[D]):
         the call done, done later, or never. Every run has a store of its own; `deps` are the same ones throughout, so
         fakes of outside services must keep operations apart by `op.key` and be able to answer `reconcile`.
 
-        `person` answers for what cannot be looked up; without it a run that is blocked by such an operation is a good
-        end, and counted as *in doubt*. `equal` compares results with that of the undisturbed run (default `==`).
-        `every` takes only each so-manieth call, and the first of each kind; with `deaths=2` the next worker dies as
-        well; `together` points are tried at a time. Raises AssertionError that names call and fault and shows the log.
+        `person` answers for what cannot be looked up; without it a run that is blocked by such an operation is as it
+        should be, and the report counts it as *blocked*. `equal` compares results with that of the undisturbed run
+        (default `==`). `every` takes only each so-manieth call, and the first of each kind; with `deaths=2` the next
+        worker dies as well; `together` points are tried at a time. Raises AssertionError that names call and fault and
+        shows the log.
         """
         sweep = Sweep(self._elsewhere, agent, input, person=person, equal=equal)
         return await sweep.run(Plan(every=every, deaths=deaths, together=together))
@@ -186,6 +194,16 @@ class Lab(Generic[D]):
         registry.agents, registry.tools = {agent.name: agent}, self._app.registry.tools
         path = self._directory / f"{self._swept}.db"
         return World(registry, self._deps, path, secrets=self._secrets, how=self._how)
+
+    def _met(self) -> None:
+        """Raise AssertionError for a fault of `crash` that has not happened."""
+        never = [
+            f"{fault}: not met; its worker {process.died or 'lives'}; calls since then: {_counted(process.counts)}"
+            for process in self._disturbed
+            for fault in process.unmet
+        ]
+        if never:
+            raise AssertionError("what the test planned never happened\n" + "\n".join(never))
 
     async def _open(self) -> None:
         await self._world.open(answering=self._waiting)
@@ -218,6 +236,7 @@ async def lab(
         await one._open()
         try:
             yield one
+            one._met()
         finally:
             await one._close()
             loop.set_exception_handler(before)
@@ -251,6 +270,25 @@ class _Waiting(ManualClock):
             named = ", ".join(f"{row.id} is {row.status} ({row.reason or 'no reason'})" for row in rows)
             raise Stuck(f"nothing will become due by itself: {named}")
         world.clock.advance(timedelta(milliseconds=step))
+
+
+def _span(by: object, duration: Mapping[str, float]) -> timedelta:
+    """How long `advance` is asked to let pass. Raises Refused."""
+    if (by is not None and not isinstance(by, timedelta)) or (by is not None and duration):
+        said = ", ".join([repr(by), *(f"{unit}={number}" for unit, number in duration.items())])
+        raise Refused(what=f"advance({said})", why="say the unit, advance(days=3), or a timedelta alone")
+    try:
+        span = by if isinstance(by, timedelta) else timedelta(**duration)
+    except TypeError as error:
+        known = "weeks, days, hours, minutes, seconds, milliseconds"
+        raise Refused(what=f"advance({', '.join(duration)}=…)", why=f"{error}; units are {known}") from None
+    if span < timedelta(0):
+        raise Refused(what=f"advance by {span}", why="time does not run backwards")
+    return span
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} of {method}" for method, count in sorted(counts.items())) or "none"
 
 
 def _id(run: Handle[R] | str) -> str:

@@ -18,7 +18,7 @@ from typing_extensions import TypeVar as DefaultTypeVar
 
 from outlive.engine.definition import Agent, AgentSpec, ToolSpec
 from outlive.log import kinds
-from outlive.model.errors import RunEnded, RunFailed
+from outlive.model.errors import Refused, RunEnded, RunFailed
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.model.operation import IN_DOUBT, DidNotHappen, Happened, OperationRow
 from outlive.model.run import RunRow
@@ -48,6 +48,10 @@ class Plan:
     deaths: int = 1
     together: int = 1
 
+    def __post_init__(self) -> None:
+        if self.every < 1 or self.together < 1 or self.deaths not in (1, 2):
+            raise Refused(what=str(self), why="every and together are at least 1, and deaths are 1 or 2")
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -65,18 +69,35 @@ class Point:
 
 @dataclass(slots=True)
 class SweepReport:
-    """How many points were tried, by store method, by what the call was about, and by how the run ended."""
+    """How many points were tried; each is a run of its own, with its fault at one call to the store.
+
+    `methods` counts them by the method of that call, `ends` by the status in which the run came to rest. `points` has
+    (method, what the call was about, status): a call can be about several things, and one that is about the run as a
+    whole counts for everything that the agent uses, so these do not add up to `tried`.
+    """
 
     points: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    methods: Counter[str] = field(default_factory=Counter)
+    ends: Counter[str] = field(default_factory=Counter)
     tried: int = 0
 
     def add(self, other: SweepReport) -> None:
         """Put another report into this one."""
         self.points += other.points
+        self.methods += other.methods
+        self.ends += other.ends
         self.tried += other.tried
 
+    def point(self, method: str, about: set[str], end: str) -> None:
+        """Count one point."""
+        self.tried += 1
+        self.methods[method] += 1
+        self.ends[end] += 1
+        for one in about:
+            self.points[method, one, end] += 1
+
     def count(self, *, method: str = "", about: str = "", outcome: str = "") -> int:
-        """How many points match; empty matches everything."""
+        """How many of `points` match; empty matches everything."""
         asked = (method, about, outcome)
         return sum(
             count
@@ -85,16 +106,23 @@ class SweepReport:
         )
 
     def __str__(self) -> str:
-        methods, width = sorted({key[0] for key in self.points}), 20
-        lines = [f"{self.tried} points; points per store method and what it was about:"]
-        lines.append(" " * width + "".join(f"{one:>{max(len(one), 6) + 2}}" for one in CLASSES))
-        for method in methods:
-            counts = [f"{self.count(method=method, about=one):>{max(len(one), 6) + 2}}" for one in CLASSES]
-            lines.append(f"{method:<{width}}" + "".join(counts))
-        for outcome in sorted({key[2] for key in self.points}):
-            counts = [f"{self.count(about=one, outcome=outcome):>{max(len(one), 6) + 2}}" for one in CLASSES]
-            lines.append(f"{outcome:<{width}}" + "".join(counts))
+        ends = ", ".join(f"{count} {end}" for end, count in sorted(self.ends.items()))
+        lines = [f"{self.tried} points, each a run of its own with a fault at one store call", f"runs: {ends}"]
+        if self.ends["blocked"]:
+            lines[-1] += " (blocked: an operation in doubt that only a person can settle)"
+        lines.append("points per store method, and how many of them concern the run, its steps and its tools by effect")
+        lines.append("(one call can concern several; a claim concerns all)")
+        used = [one for one in CLASSES if self.count(about=one)]
+        lines.append(_row("", "points", *used, used=used))
+        for method in sorted(self.methods):
+            counts = [self.count(method=method, about=one) for one in used]
+            lines.append(_row(method, self.methods[method], *counts, used=used))
         return "\n".join(lines)
+
+
+def _row(name: str, *cells: object, used: list[str]) -> str:
+    widths = [max(len(one), 6) + 2 for one in ("points", *used)]
+    return f"{name:<20}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +193,7 @@ class Sweep(Generic[I, R, D]):
                 self._count(further, end, used)
 
     def _count(self, point: Point, end: End, used: set[str]) -> None:
-        report = self._report
-        outcome = "in doubt" if end.row.status == "blocked" else end.row.status
-        report.tried += 1
-        for about in self._about(point.made) or used:
-            report.points[point.made.method, about, outcome] += 1
+        self._report.point(point.made.method, self._about(point.made) or used, end.row.status)
 
     def _about(self, made: Made) -> set[str]:
         """Which classes of calls an append is about; empty for what is about the run as a whole."""
