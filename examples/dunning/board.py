@@ -39,7 +39,6 @@ def live(watch: Watch, totals: dict[str, int], effects: int, seconds: float) -> 
 
 
 def summary(finding: Finding, watch: Watch, workers: int, seconds: float) -> Table:
-    certain = sum(kill.how.startswith("between") for kill in watch.kills)
     table = Table(title="what the bank counted and what the logs say", title_justify="left", show_header=False)
     rows = [
         ("invoices", str(finding.invoices)),
@@ -50,13 +49,19 @@ def summary(finding: Finding, watch: Watch, workers: int, seconds: float) -> Tab
         ("unknown, resolved by a person", str(finding.resolved)),
         ("in doubt for a while, settled without a person", str(finding.doubted - finding.resolved)),
         ("worker incarnations", str(workers)),
-        ("kills", f"{len(watch.kills)} ({certain} of them between the bank's act and the record)"),
+        ("kills", kills(watch.kills)),
         ("longest gap", f"{watch.longest_gap():.1f} s"),
         ("time", f"{seconds:.0f} s"),
     ]
     for name, value in rows:
         table.add_row(name, value)
     return table
+
+
+def kills(all: Sequence[Kill]) -> str:
+    """How many, and what is known of their moments: whether the bank had acted is known of those on cue alone."""
+    certain = sum(kill.on_cue for kill in all)
+    return f"{len(all)} ({certain} on cue, between act and record)"
 
 
 def eventful(watch: Watch) -> str:

@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import json
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -25,7 +26,7 @@ from examples.dunning.agent import INVOICES, Invoice, dunning
 from examples.dunning.app import app
 from examples.dunning.audit import Finding, audit
 from examples.dunning.bank_process import BankProcess
-from examples.dunning.fleet import Fleet
+from examples.dunning.fleet import ROOT, Fleet, program
 from examples.dunning.killer import Dice, Killer, plan
 from examples.dunning.person import decide
 from examples.dunning.waiting import epoch_ms, tick
@@ -98,7 +99,9 @@ class Demo:
                 "BANK_LAG_MS": str(self.told.lag_ms), "OUTLIVE_APP": APP,
             }  # fmt: skip
             self.console.print(f"state in {self.directory}; to look into it, and to decide yourself:")
-            self.console.print(f"export OUTLIVE_STORE={store} OUTLIVE_APP={APP}; outlive ps", soft_wrap=True)
+            where = f"export OUTLIVE_STORE={shlex.quote(store)} OUTLIVE_APP={APP} BANK_URL={shlex.quote(url)}"
+            elsewhere = "" if Path.cwd() == ROOT else f"cd {shlex.quote(str(ROOT))}; "
+            self.console.print(f"{elsewhere}{where}; {program()} ps", soft_wrap=True, highlight=False, markup=False)
             self.fleet = stack.enter_context(Fleet(self.directory, WORKERS, self.environment))
             await self._until_the_end(stack)
             await self.watch.look()
@@ -176,7 +179,7 @@ class Demo:
             word = decide(operation, await self.witness.effects())
             accepted, answer = await asyncio.to_thread(word.say, self.environment)
             if accepted or answer != refused:
-                self.console.print(f"$ {word}\n{answer}", style="bold", highlight=False, soft_wrap=True)
+                self.console.print(f"$ {word}\n{answer}", style="bold", highlight=False, markup=False, soft_wrap=True)
             await self.watch.look()
             known = await app.opened.operation(TENANT, operation.id)
             if accepted or known is None or known.status not in IN_DOUBT:

@@ -1,5 +1,6 @@
 """The worker processes: started by the command that anyone would use, killed by the signal that nobody hears."""
 
+import shlex
 import signal
 import subprocess
 import sys
@@ -9,6 +10,13 @@ from typing import Self
 
 ROOT = Path(__file__).resolve().parents[2]
 CONCURRENCY = 4
+
+
+def program() -> str:
+    """How one calls the command from a shell that stands where this process does."""
+    beside = Path(sys.executable).with_name("outlive")
+    here = Path.cwd()
+    return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
 
 
 class Fleet:

@@ -80,7 +80,7 @@ class Killer:
         pid = next((self._watch.pid(run) for run in self._watch.runs.values() if held.key in _keys(run)), None)
         kill = None
         if pid in self._fleet.pids:
-            kill = self._watch.killed(pid, f"between act and record of {held.invoice}")
+            kill = self._watch.killed(pid, f"between act and record of {held.invoice}", on_cue=True)
             self._fleet.kill(pid)
             self._wanted -= 1
         else:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from examples.dunning.fleet import ROOT
+from examples.dunning.fleet import ROOT, program
 from examples.dunning.witness import Effect
 from outlive.model.operation import OperationRow
 
@@ -21,7 +21,7 @@ class Word:
     command: list[str]
 
     def __str__(self) -> str:
-        return shlex.join(["outlive", *self.command])
+        return f"{program()} {shlex.join(self.command)}"
 
     def say(self, environment: dict[str, str]) -> tuple[bool, str]:
         """Whether it was accepted, and what the program answered. It may be too early to say *did not happen*."""

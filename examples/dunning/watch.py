@@ -40,6 +40,7 @@ class Kill:
     pid: int
     held: tuple[str, ...]
     how: str
+    on_cue: bool = False
 
 
 class Watch:
@@ -88,9 +89,9 @@ class Watch:
     def held_by(self, pid: int) -> tuple[str, ...]:
         return tuple(id for id, run in self.runs.items() if self.pid(run) == pid)
 
-    def killed(self, pid: int, how: str, *, at: int | None = None) -> Kill:
-        """Note a death; what the worker held is what the last look says."""
-        kill = Kill(at if at is not None else epoch_ms(), pid, self.held_by(pid), how)
+    def killed(self, pid: int, how: str, *, at: int | None = None, on_cue: bool = False) -> Kill:
+        """Note a death; what the worker held is what the last look says. `on_cue`: the bank had acted by then."""
+        kill = Kill(at if at is not None else epoch_ms(), pid, self.held_by(pid), how, on_cue)
         self.kills.append(kill)
         return kill
 

@@ -70,6 +70,11 @@ async def buy(run: Run[None], cents: int) -> str:
 
 
 @app.agent()
+async def twice(run: Run[None], cents: int) -> None:
+    await run.gather(run.call(pay, cents), run.call(pay, cents + 1))
+
+
+@app.agent()
 async def fail(run: Run[None], input: None) -> None:
     raise ValueError("out of stock")
 

@@ -30,6 +30,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
             monkeypatch.delenv(name)
     monkeypatch.setenv("AGENTS_APP_DIR", str(tmp_path))
     monkeypatch.setenv("OUTLIVE_APP", "tests.cli.agents_app:app")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.chdir(tmp_path)
 

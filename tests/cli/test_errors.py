@@ -65,7 +65,7 @@ def test_dependencies_that_do_not_open(cli: Cli) -> None:
 
 def test_an_unknown_agent(cli: Cli) -> None:
     done = cli("run", "nobody", "x")
-    assert done.exit_code == codes.ERROR
+    assert done.exit_code == codes.USAGE
     assert done.stderr.startswith("error: no agent is called 'nobody'; registered: buy, fail, greet, ")
 
 
@@ -81,7 +81,7 @@ def test_a_directory_and_a_file_that_is_no_database(cli: Cli, tmp_path: Path) ->
     assert "is a directory, not a file" in cli("ps", "--store", f"sqlite:///{tmp_path}").stderr
     done = cli("ps", "--store", "sqlite:///text.db")
     assert done.exit_code == codes.ERROR
-    assert done.stderr.startswith("error: sqlite:///text.db cannot be used: ")
+    assert done.stderr.startswith("error: text.db is not a store of outlive (it is no SQLite database)\n")
 
 
 def test_a_database_of_a_newer_release(cli: Cli, tmp_path: Path) -> None:

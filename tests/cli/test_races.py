@@ -14,6 +14,7 @@ from outlive.engine.control import Control
 from outlive.engine.worker import owner_name
 from outlive.model.clock import SystemClock
 from outlive.model.ids import DEFAULT_TENANT, Owner, RunId, Tenant
+from outlive.model.run import Status
 from outlive.store.port import Claimed, Store
 from tests.cli.conftest import Cli
 
@@ -28,9 +29,12 @@ class Raced:
         return getattr(self._store, name)
 
     async def seize(
-        self, tenant: Tenant, run: RunId, *, owner: Owner, lease_ms: int, now: int | None = None
-    ) -> Claimed | None:
-        found = await self._store.seize(tenant, run, owner=owner, lease_ms=lease_ms, now=now)
+        self, tenant: Tenant, run: RunId, *, owner: Owner, lease_ms: int, only: frozenset[Status] | None = None,
+        unless_live: bool = False, now: int | None = None,
+    ) -> Claimed | None:  # fmt: skip
+        found = await self._store.seize(
+            tenant, run, owner=owner, lease_ms=lease_ms, only=only, unless_live=unless_live, now=now
+        )
         await self._store.seize(tenant, run, owner=Owner("w-other"), lease_ms=lease_ms, now=now)
         return found
 

@@ -47,7 +47,7 @@ def test_input_comes_from_the_argument_a_file_or_stdin(
         (("greet", "17"), "error: greet: the input does not fit: not a str"),
         (("greet", "x", "--deadline", "soon"), "--deadline 'soon': a duration is a number with a unit"),
         (("greet", "x", "--label", "blue"), "--label 'blue': say key=value"),
-        (("greet", "x", "--id", "a\nb"), "is not a printable text of at most 200 characters"),
+        (("greet", "x", "--id", "a\nb"), "is not a printable text of 1 to 200 characters"),
         (("greet", "x", "--lease", "1ms"), "error: lease = '1ms' (from option): a lease is at least 500ms"),
         (("greet", "x", "--store", "redis://x"), "error: store = 'redis://x' (from option): known are sqlite:///"),
     ],
@@ -74,14 +74,14 @@ def test_an_id_without_input_finds_the_run_that_exists(cli: Cli) -> None:
     assert cli("run", "greet", "--id", "r1").stdout == '"hello WORLD"\n'
     other = cli("run", "order", "--id", "r1")
     assert (other.exit_code, other.stderr) == (
-        codes.ERROR, "error: run r1 exists with another agent (greet); nothing was started\n",
+        codes.USAGE, "error: run r1 exists with another agent (greet); nothing was started\n",
     )  # fmt: skip
 
 
 def test_an_id_with_another_input_is_an_error(cli: Cli) -> None:
     cli("start", "greet", "world", "--id", "r1")
     done = cli("start", "greet", "moon", "--id", "r1")
-    assert (done.exit_code, done.stdout) == (codes.ERROR, "")
+    assert (done.exit_code, done.stdout) == (codes.USAGE, "")
     assert done.stderr == "error: run r1 exists with another input; nothing was started\n"
 
 

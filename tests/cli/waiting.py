@@ -74,6 +74,7 @@ class Place:
         self.env = {name: value for name, value in os.environ.items() if not name.startswith("OUTLIVE_")}
         self.env |= {
             "AGENTS_APP_DIR": str(path), "OUTLIVE_APP": "tests.cli.agents_app:app", "PYTHONPATH": str(root),
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         }  # fmt: skip
         self._processes: list[Process] = []
 

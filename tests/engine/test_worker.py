@@ -228,6 +228,8 @@ async def test_start_is_idempotent_by_id_and_input(rig: Rig) -> None:
         await app.start(subject, 7)  # type: ignore[misc]  # the misuse under test
     with pytest.raises(BadArguments, match="printable"):
         await app.start(subject, "task", id="a\nb")
+    with pytest.raises(BadArguments, match="the id ''"):
+        await app.start(subject, "task", id="")  # a variable that was not set must not make a new run each time
 
 
 async def another(run: Run[None], task: str) -> str:

@@ -146,11 +146,13 @@ async def test_a_migration_that_was_edited_is_an_error(tmp_path: Path) -> None:
 
 async def test_a_migration_is_applied_in_full_or_not_at_all(tmp_path: Path) -> None:
     with raw(tmp_path / "x.db") as database:
-        database.execute("create table worker (name text)")
-    with pytest.raises(StoreUnavailable, match="table worker already exists"):
+        for name in ("migration", "run", "entry", "operation"):
+            database.execute(f"create table {name} (number integer, name text, sha256 text)")
+        before = database.execute("select name, sql from sqlite_schema").fetchall()
+    with pytest.raises(StoreUnavailable, match="already exists"):
         await opened(tmp_path / "x.db")
     with raw(tmp_path / "x.db") as database:
-        assert database.execute("select name from sqlite_schema where type = 'table'").fetchall() == [("worker",)]
+        assert database.execute("select name, sql from sqlite_schema").fetchall() == before
 
 
 def migrated() -> sqlite3.Connection:
@@ -244,6 +246,7 @@ async def test_a_damaged_entry_is_found(tmp_path: Path) -> None:
     for damage, seq in [
         ("update entry set payload = '\"smaller\"' where seq = 2", 2),
         ("update blob set payload = payload || ' '", 3),
+        ("delete from blob", 3),
         ("update entry set epoch = 9 where seq = 4", 4),
     ]:
         with raw(tmp_path / "outlive.db") as database:

@@ -5,13 +5,14 @@ A verb that only reads never makes a database, and needs no application.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import cast
+from typing import cast, get_args
 from urllib.parse import unquote, urlsplit
 
 from outlive.app import decide, inspect
@@ -24,22 +25,30 @@ from outlive.app.settings import Settings
 from outlive.engine.control import Control
 from outlive.engine.definition import Agent
 from outlive.engine.worker import owner_name
+from outlive.log import kinds
 from outlive.model.clock import SystemClock
 from outlive.model.errors import (
     BadArguments,
     NotSerialisable,
     RunExists,
+    SettingInvalid,
     StoreUnavailable,
     UndecodableEntry,
+    UnknownOperation,
     UnknownRun,
 )
 from outlive.model.ids import RunId, Tenant
 from outlive.model.operation import IN_DOUBT, OperationRow
-from outlive.model.run import RunRow, Status
+from outlive.model.run import Block, RunRow, Status
 from outlive.store.port import Divergence, RunFilter, Store, WorkerRow
+from outlive.store.sqlite import examine
 
 # A worker renews its sign of life with its leases; three missed ones of the longest usual lease, and it is gone.
 _ALIVE_MS = 60_000
+_PAGE = 500
+
+# Why a run can be blocked.
+REASONS: tuple[str, ...] = get_args(Block)
 
 
 def application(name: str | None, /, **given: object) -> tuple[Outlive[object], Settings]:
@@ -61,10 +70,23 @@ def settings_of(app: Outlive[object] | None, /, **given: object) -> Settings:
     return Settings.load(None, **given)
 
 
+def check_serves(app: Outlive[object], settings: Settings) -> None:
+    """Refuse to serve an application that has nothing to serve. Raises SettingInvalid."""
+    if not app.registry.agents:
+        why = "it registers no agent; is the module that does in include=[…] of the application?"
+        source = settings.sources.get("app", "option")
+        raise SettingInvalid(name="app", value=settings.app, source=source, why=why)
+
+
 @asynccontextmanager
 async def reading(settings: Settings) -> AsyncIterator[Store]:
-    """The store, open, for as long as the block runs. Raises StoreUnavailable where there is none yet."""
-    _check_place(settings.store, existing=True)
+    """The store, open, for as long as the block runs. Nothing is made or migrated.
+
+    Raises StoreUnavailable where there is none yet, NotAStore where there is something else.
+    """
+    path = _place(settings.store)
+    if path is not None:
+        await asyncio.to_thread(examine, path, store=settings.store, existing=True)
     store = await open_store(settings, SystemClock())
     try:
         yield store
@@ -75,7 +97,7 @@ async def reading(settings: Settings) -> AsyncIterator[Store]:
 @asynccontextmanager
 async def opened(app: Outlive[object], settings: Settings) -> AsyncIterator[Store]:
     """The application with its store open; a new database is made where there is none."""
-    _check_place(settings.store, existing=False)
+    _place(settings.store)
     await app.open(settings)
     try:
         yield app.opened
@@ -83,17 +105,17 @@ async def opened(app: Outlive[object], settings: Settings) -> AsyncIterator[Stor
         await app.close()
 
 
-def _check_place(url: str, *, existing: bool) -> None:
+def _place(url: str) -> Path | None:
+    """The file that a store is in, if it is one. Raises StoreUnavailable where no file can be."""
     parts = urlsplit(url)
-    if parts.scheme != "sqlite" or not parts.path.startswith("/"):
-        return
+    if parts.scheme != "sqlite" or parts.netloc or parts.path in ("", "/"):
+        return None
     path = Path(unquote(parts.path[1:]))
     if not path.parent.is_dir():
         raise StoreUnavailable(store=url, why=f"there is no directory {path.parent}")
     if path.is_dir():
         raise StoreUnavailable(store=url, why=f"{path} is a directory, not a file")
-    if existing and not path.exists():
-        raise StoreUnavailable(store=url, why="there is no such database; the first start makes it")
+    return path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,12 +208,36 @@ async def report(store: Store, tenant: str, run: str) -> Report:
         ended, result = await last_entry(store, row)
         error = f"{ended.error.type}: {ended.error.message}" if ended.error else ended.reason
     return Report(
-        row=row, now=await store.now(), operations=await store.operations(row.tenant, row.id),
+        row=row, now=await store.now(), operations=await _explained(store, row),
         divergences=await store.divergences(row.tenant, row.id),
         serving=[one for one in workers if row.agent in one.serves],
         owner=next((one for one in workers if one.owner == row.owner), None),
         unread=len(await store.unread(row.tenant, row.id)), result=result, error=error,
     )  # fmt: skip
+
+
+async def _explained(store: Store, row: RunRow) -> list[OperationRow]:
+    """The operations; those in doubt with the reason as their error, which only the log has."""
+    found = await store.operations(row.tenant, row.id)
+    if not any(one.status in IN_DOUBT for one in found):
+        return found
+    whys: dict[str, str] = {}
+    notes: dict[str, str] = {}
+    after = -1
+    while page := await store.entries(row.tenant, row.id, after=after, limit=_PAGE):
+        after = page[-1].seq
+        for entry in page:
+            fact = kinds.read(entry) if entry.kind in (kinds.InDoubt.KIND, kinds.LookedUp.KIND) else None
+            if isinstance(fact, kinds.InDoubt):
+                whys[fact.operation] = fact.why
+            elif isinstance(fact, kinds.LookedUp):
+                notes[fact.operation] = f"; looked up {fact.number} times: {fact.answer} {fact.note}".rstrip()
+    return [
+        replace(one, error=whys[one.id] + notes.get(one.id, ""))
+        if one.status in IN_DOUBT and not one.error and one.id in whys
+        else one
+        for one in found
+    ]
 
 
 async def listed(
@@ -225,12 +271,23 @@ async def resolve(
     Only *happened* needs the application: it has the tool's result type.
     """
     registry = app.registry if app is not None else Registry()
+    operation = await _whole(store, tenant, run, operation)
     found = await decide.resolve(
         _control(store), registry, Tenant(tenant), run, operation, decision, who=who, why=why, outcome=outcome
     )
     row = await store.run(found.tenant, found.run)
     assert row is not None
     return found, row
+
+
+async def _whole(store: Store, tenant: str, run: str, prefix: str) -> str:
+    """The id that begins so, if there is one at all. Raises UnknownOperation where several do."""
+    ids = tuple(one.id for one in await store.operations(Tenant(tenant), RunId(run)) if one.id.startswith(prefix))
+    if prefix in ids or not ids:
+        return prefix
+    if len(ids) > 1:
+        raise UnknownOperation(run=run, operation=prefix, matches=ids)
+    return ids[0]
 
 
 async def retry(store: Store, tenant: str, run: str, *, who: str, why: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -15,11 +16,12 @@ from outlive.app.outlive import Outlive
 from outlive.app.settings import Settings
 from outlive.engine.worker import Worker, exit_hard
 from outlive.model.clock import SystemClock
-from outlive.model.errors import UnknownRun
+from outlive.model.errors import StoreError, UnknownRun
 from outlive.model.ids import RunId, Tenant
 from outlive.model.run import RunRow
-from outlive.store.port import Store
+from outlive.store.port import Claimed, Store
 
+log = logging.getLogger("outlive.worker")
 _PAUSE_LEAST, _PAUSE_MOST = 0.02, 0.25
 
 
@@ -30,6 +32,7 @@ class Serving:
     store: Store
     worker: Worker
     over: asyncio.Task[None]
+    _group: asyncio.TaskGroup
 
     @property
     def owner(self) -> str:
@@ -39,6 +42,24 @@ class Serving:
     def stop(self) -> None:
         """Claim no more; let the calls in flight reach their record. From the event loop's thread."""
         self.worker.stop()
+
+    def warn_of_ends(self) -> None:
+        """From here on one WARNING is logged for each run that fails or blocks here."""
+        self.worker.on_verdict = self._ended
+
+    def _ended(self, claimed: Claimed, verdict: str) -> None:
+        if verdict in ("ended", "blocked"):
+            self._group.create_task(self._warn(claimed.row))
+
+    async def _warn(self, row: RunRow) -> None:
+        try:
+            found = await self.store.run(row.tenant, row.id)
+        except StoreError:
+            return
+        if found is not None and found.status == "failed":
+            log.warning("run %s failed: %s", found.id, found.detail)
+        elif found is not None and found.status == "blocked":
+            log.warning("run %s is blocked: %s: %s", found.id, found.reason, found.detail)
 
     async def seek(self, tenant: str, run: str) -> None:
         """Look for this run now, also where it waits in another queue than those that are served."""
@@ -91,7 +112,7 @@ async def serving(
             worker = worker_of(app.registry, store, settings, SystemClock(), deps, secrets=app.secrets)
             whose = None if tenants is None else tuple(Tenant(one) for one in tenants)
             worker.pace = replace(worker.pace, queues=queues, tenants=whose)
-            here = Serving(store, worker, group.create_task(worker.run()))
+            here = Serving(store, worker, group.create_task(worker.run()), group)
             try:
                 yield here
             finally:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
 from typing import Any, cast
 
 from outlive.model.errors import SettingInvalid
 
+_LONGEST = timedelta(days=36_500)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -19,7 +20,10 @@ def duration(text: str) -> timedelta:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", text.strip())
     if not found:
         raise ValueError("a duration is a number with a unit: 500ms, 30s, 10m, 2h, 3d")
-    return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
+    seconds = float(found[1]) * _UNITS[found[2]]
+    if seconds > _LONGEST.total_seconds():
+        raise ValueError(f"at most {_LONGEST.days}d")
+    return timedelta(seconds=seconds)
 
 
 def shown(value: object) -> str:
@@ -37,9 +41,21 @@ def _truth(text: str) -> bool:
 
 
 def _count(text: str) -> int:
-    if int(text) < 1:
-        raise ValueError("at least 1")
+    if not re.fullmatch(r"\d{1,7}", text.strip()) or int(text) < 1:
+        raise ValueError("say a number from 1 to 9999999")
     return int(text)
+
+
+def _name(text: str) -> str:
+    if not text.strip() or not text.isprintable() or len(text) > 200:
+        raise ValueError("it has to be a printable text of 1 to 200 characters")
+    return text
+
+
+def _url(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it is empty; say sqlite:///path, or leave it out")
+    return text
 
 
 def _lease(text: str) -> timedelta:
@@ -57,9 +73,9 @@ def _say(help: str, parse: Callable[[str], object] = str) -> dict[str, object]:
 class Settings:
     """What a process of this program can be told."""
 
-    store: str = field(default="sqlite:///outlive.db", metadata=_say("where runs live: sqlite:///path"))
+    store: str = field(default="sqlite:///outlive.db", metadata=_say("where runs live: sqlite:///path", _url))
     app: str = field(default="", metadata=_say("the application, as module:attribute"))
-    tenant: str = field(default="default", metadata=_say("whose runs"))
+    tenant: str = field(default="default", metadata=_say("whose runs", _name))
     lease: timedelta = field(
         default=timedelta(seconds=30), metadata=_say("how long a worker owns a run without renewing", _lease)
     )
@@ -86,10 +102,7 @@ class Settings:
         environ = os.environ if environ is None else environ
         values: dict[str, object] = {}
         sources: dict[str, str] = {}
-        for one in fields(cls):
-            if one.name == "sources":
-                continue
-            variable = f"OUTLIVE_{one.name.upper()}"
+        for variable, one in cls._by_variable().items():
             if given.get(one.name) is not None:
                 source, value = "option", given[one.name]
             elif variable in environ:
@@ -99,17 +112,25 @@ class Settings:
                 continue
             sources[one.name] = source
             values[one.name] = _parsed(one.name, value, source, one.metadata["parse"])
-        unknown = sorted(set(given) - {one.name for one in fields(cls)})
+        unknown = sorted(set(given) - {one.name for one in cls._by_variable().values()})
         if unknown:
             raise SettingInvalid(name=unknown[0], value=str(given[unknown[0]]), source="option", why="no such setting")
         return cls(**cast("dict[str, Any]", values), sources=sources)
+
+    @classmethod
+    def variables(cls) -> list[str]:
+        """The environment variables that are read."""
+        return list(cls._by_variable())
+
+    @classmethod
+    def _by_variable(cls) -> dict[str, Field[object]]:
+        return {f"OUTLIVE_{one.name.upper()}": one for one in fields(cls) if one.name != "sources"}
 
     def rows(self) -> list[tuple[str, str, str, str]]:
         """Name, value, source and help of each setting, in order."""
         return [
             (one.name, shown(getattr(self, one.name)), self.sources.get(one.name, "default"), str(one.metadata["help"]))
-            for one in fields(self)
-            if one.name != "sources"
+            for one in self._by_variable().values()
         ]
 
 

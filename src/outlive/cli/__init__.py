@@ -8,6 +8,7 @@ import typer
 
 from outlive.cli import config, log, ps, resolve, retry, run, show, start, worker
 from outlive.cli.codes import MEANINGS, guarded
+from outlive.cli.group import Verbs
 
 __all__ = ["app", "main"]
 
@@ -16,7 +17,7 @@ _AS_IS = "\b\n"
 _CODES = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANINGS.items())
 
 app = typer.Typer(
-    name="outlive", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
+    name="outlive", cls=Verbs, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
     epilog=f"{_AS_IS}Exit codes:\n{_CODES}\n\nSettings: options, then OUTLIVE_* variables; see `outlive config`.",
 )  # fmt: skip

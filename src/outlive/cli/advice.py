@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from outlive.cli.screen import local, value_of
+from outlive.cli.screen import local, results, value_of
 
 if TYPE_CHECKING:
     from outlive.app.operate import Report
@@ -14,21 +18,34 @@ if TYPE_CHECKING:
     from outlive.model.operation import OperationRow
 
 
+_PLACE = "MODULE:ATTR"
+
+
+def program() -> list[str]:
+    """How this command is called from a shell here."""
+    if shutil.which("outlive"):
+        return ["outlive"]
+    beside = Path(sys.executable).with_name("outlive")
+    return [str(beside)] if os.access(beside, os.X_OK) else [sys.executable, "-m", "outlive"]
+
+
 def options(settings: Settings, *, app: bool = False) -> list[str]:
     """The options without which another command would look elsewhere than this one did."""
     found: list[str] = []
-    if app and settings.app and not settings.sources.get("app", "").startswith("OUTLIVE_"):
-        found += ["--app", settings.app]
+    if app and not settings.sources.get("app", "").startswith("OUTLIVE_"):
+        found += ["--app", settings.app or _PLACE]
     if settings.sources.get("store") in ("option", "application"):
         found += ["--store", settings.store]
     if settings.sources.get("tenant") == "option":
         found += ["--tenant", settings.tenant]
+    if settings.sources.get("unsafe_durability") == "option":
+        found += ["--unsafe-durability"]
     return found
 
 
 def command(*words: str, to: list[str]) -> str:
     """A command as one can paste it into a shell."""
-    return shlex.join(["outlive", *words, *to])
+    return shlex.join([*program(), *words, *to])
 
 
 def blocked(found: Report, settings: Settings) -> Iterator[str]:
@@ -48,6 +65,8 @@ def in_doubt(operation: OperationRow, run: str, settings: Settings) -> Iterator[
         f"operation {operation.id}: {said(operation)} may have happened; "
         f"first sent {local(operation.first_sent_at)}, key {operation.key}"
     )
+    if operation.error:
+        yield f"why it is in doubt: {operation.error}"
     yield "find out at the other side whether it happened, then say one of:"
     app = options(settings, app=True)
     for decision, extra, to in (
@@ -56,11 +75,13 @@ def in_doubt(operation: OperationRow, run: str, settings: Settings) -> Iterator[
         ("abandon", [], options(settings)),
     ):
         yield f"  {command('resolve', run, operation.id, decision, *extra, '--why', 'how you know', to=to)}"
+    if _PLACE in app:
+        yield f"happened needs the application, and OUTLIVE_APP is not set: say it for {_PLACE}"
 
 
 def said(operation: OperationRow) -> str:
-    """The call as one would write it, short."""
+    """The call as one would write it; short on a terminal."""
     given = value_of(operation.arguments)
     parts = [f"{key}={value!r}" for key, value in given.items()] if isinstance(given, dict) else [operation.arguments]
     text = f"{operation.tool}({', '.join(parts)})"
-    return text if len(text) <= 120 else f"{text[:119]}…"
+    return text if len(text) <= 120 or not results().isatty() else f"{text[:119]}…"

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import ParamSpec
 
 import typer
 
-from outlive.cli.screen import say
+from outlive.cli.screen import results, say, stdout_for_results
 from outlive.model.errors import (
-    BadArguments,
+    CodeError,
     CommitUnknown,
     LeaseLost,
     OutliveError,
+    RunExists,
     SettingInvalid,
     StoreBusy,
     StoreFull,
@@ -44,7 +47,7 @@ MEANINGS = {
 _OF_STATUS = {"succeeded": OK, "failed": FAILED, "blocked": BLOCKED, "cancelled": GONE, "expired": GONE}
 
 _AGAIN = (StoreBusy, StoreFull, CommitUnknown, LeaseLost, TooEarly)
-_USAGE = (SettingInvalid, BadArguments)
+_USAGE = (SettingInvalid, CodeError, RunExists)
 
 _HINTS: dict[type[Exception], str] = {
     UnknownRun: "`outlive ps --all` lists the runs of this store and tenant; --store and --tenant choose others",
@@ -54,6 +57,21 @@ _HINTS: dict[type[Exception], str] = {
     CommitUnknown: "it may have been done: look with `outlive ps` or `outlive show` before you try again",
     LeaseLost: "somebody claimed the run at this moment; `outlive show` says who, then try again",
 }
+
+# The codes of the driver by how they begin.
+_PLAIN = {
+    "SQLITE_CANTOPEN": "the file cannot be opened",
+    "SQLITE_READONLY": "it cannot be written to",
+    "SQLITE_PERM": "it may not be used",
+    "SQLITE_CORRUPT": "the file is damaged",
+    "SQLITE_NOTADB": "it is no SQLite database",
+    "SQLITE_IOERR": "the disk could not be read or written",
+    "SQLITE_NOMEM": "there is not enough memory",
+}
+
+# Variables that begin as settings do and are none.
+_OTHER_VARIABLES = ("OUTLIVE_DEBUG",)
+_OTHER_FAMILIES = ("OUTLIVE_SECRET_", "OUTLIVE_TEST_")
 
 
 def of_status(status: str) -> int:
@@ -69,8 +87,31 @@ def of_error(error: Exception) -> int:
 def hint(error: Exception) -> str:
     """What to do about it, where the message does not say so."""
     if isinstance(error, UnknownOperation):
-        return f"`outlive show {error.run}` lists its operations"
+        return f"`outlive show {error.run}` lists its operations" if not error.matches else "say more of its id"
+    if isinstance(error, UnknownAgent) and (near := difflib.get_close_matches(error.name, error.known, 1)):
+        return f"did you mean {near[0]}?"
     return next((advice for kind, advice in _HINTS.items() if isinstance(error, kind)), "")
+
+
+def plainly(text: str) -> str:
+    """The text with the driver's codes in words."""
+
+    def words(found: re.Match[str]) -> str:
+        said = next((said for code, said in _PLAIN.items() if found[1].startswith(code)), "")
+        return f"{said}: " if said else ""
+
+    return re.sub(r"\b(SQLITE_[A-Z_]+): ", words, text)
+
+
+def warn_of_variables() -> None:
+    """Name variables that look like settings and are none: a slip of the pen must not go unnoticed."""
+    from outlive.app.settings import Settings
+
+    known = [*Settings.variables(), *_OTHER_VARIABLES]
+    for name in sorted(os.environ):
+        if name.startswith("OUTLIVE_") and name not in known and not name.startswith(_OTHER_FAMILIES):
+            near = difflib.get_close_matches(name, known, 1)
+            say(f"warning: {name} is not a variable of outlive{f'; did you mean {near[0]}?' if near else ''}")
 
 
 def guarded(verb: Callable[P, None]) -> Callable[P, None]:
@@ -79,7 +120,9 @@ def guarded(verb: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(verb)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            verb(*args, **kwargs)
+            warn_of_variables()
+            with stdout_for_results():
+                verb(*args, **kwargs)
         except OutliveError as error:
             _complain(error, str(error), debug=bool(kwargs.get("debug")))
             raise typer.Exit(of_error(error)) from None
@@ -87,7 +130,7 @@ def guarded(verb: Callable[P, None]) -> Callable[P, None]:
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
             # Whoever read us has gone; the interpreter must not complain when it flushes.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), results().fileno())
             raise typer.Exit(ERROR) from None
         except Exception as error:
             if type(error).__module__.partition(".")[0] in ("typer", "click"):
@@ -103,6 +146,6 @@ def _complain(error: Exception, text: str, *, debug: bool) -> None:
         import traceback
 
         traceback.print_exception(error, file=sys.stderr)
-    say(f"error: {text}")
+    say(f"error: {plainly(text)}")
     if advice := hint(error):
         say(f"hint: {advice}")

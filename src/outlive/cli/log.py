@@ -21,7 +21,10 @@ def log(
     run: options.RunArgument,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows, until the run has ended.")] = False,
     after: Annotated[
-        int, typer.Option(metavar="SEQ", help="Only entries behind this one; nothing is missed or shown twice.")
+        int,
+        typer.Option(
+            min=-1, max=2**63 - 1, metavar="SEQ", help="Only entries behind this one; nothing is missed or shown twice."
+        ),
     ] = -1,
     json: Annotated[
         bool, typer.Option("--json", help="One JSON object per entry and line; its fields are in docs/cli.md.")

@@ -13,12 +13,26 @@ import typer
 if TYPE_CHECKING:
     from outlive.app.settings import Settings
 
+
+def name(given: object) -> object:
+    """A name as it was given: a text that can be read, never empty. Several names, or none given, pass too."""
+    for one in given if isinstance(given, list | tuple) else (given,):
+        if isinstance(one, str) and (not one.strip() or not one.isprintable() or len(one) > _LONGEST):
+            raise typer.BadParameter(f"{one!r} is not a printable text of 1 to {_LONGEST} characters")
+    return given
+
+
+_LONGEST = 200
+# What every database has room for.
+_MOST_INTEGER = 2**63 - 1
+
 Store = Annotated[
     str | None,
     typer.Option(metavar="URL", help="Where runs live [OUTLIVE_STORE; sqlite:///outlive.db].", show_default=False),
 ]
 Tenant = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Whose runs [OUTLIVE_TENANT; default].", show_default=False)
+    str | None,
+    typer.Option(metavar="NAME", callback=name, help="Whose runs [OUTLIVE_TENANT; default].", show_default=False),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Unsafe = Annotated[
@@ -33,10 +47,14 @@ App = Annotated[
     ),
 ]  # fmt: skip
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs; its fields are in docs/cli.md.")]
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The id of the run.", show_default=False)]
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", callback=name, help="The id of the run.", show_default=False)
+]
 Who = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Who decides, for the log [the user of this machine].", show_default=False),
+    typer.Option(
+        metavar="NAME", callback=name, help="Who decides, for the log [the user of this machine].", show_default=False
+    ),
 ]
 Lease = Annotated[
     str | None,
@@ -48,20 +66,22 @@ Lease = Annotated[
 Concurrency = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="N", help="Runs driven at once [OUTLIVE_CONCURRENCY; 100].", show_default=False
+        min=1, max=1_000_000, metavar="N", help="Runs driven at once [OUTLIVE_CONCURRENCY; 100].", show_default=False
     ),
 ]  # fmt: skip
 
 INPUT_HELP = "JSON, @file.json, or - for stdin. A word that is not JSON is a string, if the agent takes one."
 InputArgument = Annotated[str | None, typer.Argument(metavar="INPUT", help=INPUT_HELP, show_default=False)]
-AgentArgument = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's name.", show_default=False)]
+AgentArgument = Annotated[
+    str, typer.Argument(metavar="AGENT", callback=name, help="The agent's name.", show_default=False)
+]
 Id = Annotated[
     str | None,
-    typer.Option(metavar="RUN", show_default=False,
+    typer.Option(metavar="RUN", callback=name, show_default=False,
                  help="The run's id. The same id and input is the same run, however often it is started."),
 ]  # fmt: skip
-Queue = Annotated[str, typer.Option(metavar="NAME", help="The queue it waits in.")]
-Priority = Annotated[int, typer.Option(metavar="N", help="Higher goes first.")]
+Queue = Annotated[str, typer.Option(metavar="NAME", callback=name, help="The queue it waits in.")]
+Priority = Annotated[int, typer.Option(min=-_MOST_INTEGER, max=_MOST_INTEGER, metavar="N", help="Higher goes first.")]
 Deadline = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="When it expires, from now: 30s, 10m, 2h, 3d.", show_default=False),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from outlive.cli import options
-from outlive.cli.screen import COLOURS, console, plain, put_json, run_json, say, span, table
+from outlive.cli.screen import COLOURS, plain, put_json, put_table, run_json, say, span
 
 if TYPE_CHECKING:
     from outlive.model.run import RunRow, Status
@@ -40,12 +40,15 @@ def ps(
         typer.Option("--status", "-s", help="Only runs of this status; may be repeated.", show_default=False),
     ] = None,
     all: Annotated[bool, typer.Option("--all", help="Ended runs too.")] = False,
-    agent: Annotated[str, typer.Option(metavar="NAME", help="Only runs of this agent.", show_default=False)] = "",
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", callback=options.name, help="Only runs of this agent.", show_default=False),
+    ] = None,
     label: Annotated[
         list[str] | None,
         typer.Option("--label", metavar="K=V", help="Only runs with this label; may be repeated.", show_default=False),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many, the newest.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000, metavar="N", help="At most so many, the newest.")] = 100,
     json: options.Json = False,
     store: options.Store = None,
     tenant: options.Tenant = None,
@@ -72,7 +75,7 @@ def ps(
     async def read() -> tuple[list[RunRow], int]:
         async with operate.reading(settings) as opened:
             return await operate.listed(
-                opened, settings.tenant, statuses=statuses, agent=agent, labels=labels, limit=limit + 1
+                opened, settings.tenant, statuses=statuses, agent=agent or "", labels=labels, limit=limit + 1
             )
 
     rows, now = asyncio.run(read())
@@ -87,18 +90,23 @@ def ps(
 def _print(rows: list[RunRow], now: int) -> None:
     from rich.text import Text
 
-    shown = table("run", "agent", "status", "age", "owner", "reason")
-    for row in rows:
-        why = f"{row.reason}: {row.detail}" if row.status == "blocked" else row.reason or row.detail
-        shown.add_row(
-            Text(plain(row.id)), Text(plain(row.agent)), Text(row.status, style=COLOURS[row.status]),
-            span(now - row.created_at), row.owner or "-", Text(_short(plain(why))),
-        )  # fmt: skip
-    if rows:
-        console().print(shown)
-    else:
+    if not rows:
         say("no runs")
+        return
+    cells = [
+        [
+            Text(plain(row.id)), Text(plain(row.agent)), Text(row.status, style=COLOURS[row.status]),
+            Text(span(now - row.created_at)), Text(row.owner or "-"), Text(plain(_why(row, now))),
+        ]
+        for row in rows
+    ]  # fmt: skip
+    put_table(("run", "agent", "status", "age", "owner", "reason"), cells)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 100 else f"{text[:99]}…"
+def _why(row: RunRow, now: int) -> str:
+    """Why it is as it is; of a run that is driven, how long it stays its owner's."""
+    if row.status == "blocked":
+        return f"{row.reason}: {row.detail}"
+    if row.status == "running" and row.expires_at is not None:
+        return f"lease ends in {span(row.expires_at - now)}" if row.expires_at > now else "lease lapsed"
+    return row.reason or row.detail

@@ -33,7 +33,10 @@ def resolve(
     *,
     run: options.RunArgument,
     operation: Annotated[
-        str, typer.Argument(metavar="OP", help="The operation's id, or its beginning.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="OP", callback=options.name, help="The operation's id, or its beginning.", show_default=False
+        ),
     ],
     decision: Annotated[
         Decision,

@@ -23,14 +23,19 @@ _MOST = 10_000
 
 def retry(
     *,
-    run: Annotated[str | None, typer.Argument(metavar="RUN", help="The id of the run.", show_default=False)] = None,
+    run: Annotated[
+        str | None, typer.Argument(metavar="RUN", callback=options.name, help="The id of the run.", show_default=False)
+    ] = None,
     blocked: Annotated[bool, typer.Option("--blocked", help="All blocked runs instead of one.")] = False,
     reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="With --blocked: only those of this reason.", show_default=False)
-    ] = "",
+        str | None, typer.Option(metavar="TEXT", help="With --blocked: only those of this reason.", show_default=False)
+    ] = None,
     agent: Annotated[
-        str, typer.Option(metavar="NAME", help="With --blocked: only runs of this agent.", show_default=False)
-    ] = "",
+        str | None,
+        typer.Option(
+            metavar="NAME", callback=options.name, help="With --blocked: only runs of this agent.", show_default=False
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the runs that would be tried again.")] = False,
     why: Annotated[
         str, typer.Option(metavar="TEXT", help="What has changed; it is kept in the log.", show_default=False)
@@ -52,10 +57,12 @@ def retry(
 
     if (run is None) != blocked:
         raise typer.BadParameter("say either the id of a run or --blocked")
-    if not blocked and (reason or agent):
+    if not blocked and (reason is not None or agent is not None):
         raise typer.BadParameter("--reason and --agent go with --blocked")
+    if reason is not None and reason not in operate.REASONS:
+        raise typer.BadParameter(f"--reason {reason!r}: a run is blocked for {', '.join(operate.REASONS)}")
     settings = operate.settings_of(None, store=store, tenant=tenant, unsafe_durability=unsafe_durability or None)
-    done = asyncio.run(_retry(settings, run, reason, agent, who or options.user(), why, dry_run=dry_run))
+    done = asyncio.run(_retry(settings, run, reason or "", agent or "", who or options.user(), why, dry_run=dry_run))
     for one in done:
         put(one)
     if blocked:

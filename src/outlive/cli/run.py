@@ -46,7 +46,8 @@ def run(
     """Start a run and drive it here until it ends.
 
     The result goes to stdout as JSON, the log to stderr as it grows. Meanwhile this process is a worker: it drives
-    whatever is due in the queue, and a run that another worker owns is watched. Ctrl-C gives the run back; it is kept,
+    whatever is due in the queue, and a run that another worker owns is watched. What the code prints goes to stderr.
+    Ctrl-C gives the run back; it is kept,
     and any worker goes on with it. Exits with 0 if the run succeeded, 3 failed, 4 blocked, 5 cancelled or expired.
     """
     import asyncio
@@ -86,6 +87,10 @@ async def _run(app: Outlive[object], settings: Settings, wish: Wish, *, quiet: b
             found = await operate.report(here.store, settings.tenant, run)
             stopped = not row.ended and row.status != "blocked"
             code = _kept(found, settings, asked.code) if stopped else _conclude(found, settings)
+            here.stop()
+            if others := [one for one in here.worker.running() if one != run]:
+                wait = f"{settings.drain.total_seconds():g} s at most"
+                say(f"waiting for calls in flight: {', '.join(others)} ({wait}; Ctrl-C twice leaves at once)")
         if here.left():
             serving.leave(code)
     return code

@@ -1,18 +1,21 @@
 """What people and programs see: two consoles, how times and texts are written, and the JSON forms of what is stored.
 
-Results go to stdout, everything else to stderr. Nothing that is not printable reaches a terminal.
+Results go to stdout, everything else to stderr, also what the application's own code prints. Nothing that is not
+printable reaches a terminal.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+    from rich.text import Text
 
     from outlive.app.inspect import Line
     from outlive.model.operation import OperationRow
@@ -27,26 +30,56 @@ COLOURS = {
 MOODS = {"good": "green", "bad": "red", "doubt": "yellow", "wait": "blue", "plain": ""}
 
 
+# The stream for results, while a verb is at work.
+_results: list[TextIO] = []
+
+
+@contextmanager
+def stdout_for_results() -> Iterator[None]:
+    """While the block runs, what code prints goes to stderr, and stdout has what the command itself says."""
+    _results.append(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _results.pop()
+
+
+def results() -> TextIO:
+    """The stream for results."""
+    return _results[-1] if _results else sys.stdout
+
+
 def console(*, err: bool = False) -> Console:
     """stdout or stderr as it is now: without colour, and as wide as need be, where it is not a terminal."""
     from rich.console import Console
 
-    stream = sys.stderr if err else sys.stdout
+    stream = sys.stderr if err else results()
     return Console(
         file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True,
         width=None if stream.isatty() else _WIDE,
     )  # fmt: skip
 
 
-def table(*columns: str) -> Table:
-    """A plain table: aligned columns, no frames, so that it can be cut by other programs."""
-    from rich import box
-    from rich.table import Table
+def put_table(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+    """A plain table on stdout. On a terminal long cells are folded, but for the first; elsewhere each row is a line."""
+    if results().isatty():
+        from rich import box
+        from rich.table import Table
 
-    made = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
-    for column in columns:
-        made.add_column(column, no_wrap=column in ("run", "operation", "status"), overflow="fold")
-    return made
+        made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+        for place, column in enumerate(columns):
+            # Somebody will copy what is in the first column.
+            whole = max((row[0].cell_len for row in rows), default=0) if place == 0 else None
+            made.add_column(column, no_wrap=place == 0, min_width=whole, overflow="fold")
+        for row in rows:
+            made.add_row(*row)
+        console().print(made)
+        return
+    cells = [list(columns), *([one.plain for one in row] for row in rows)]
+    widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]
+    for line in cells:
+        put("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def say(text: str) -> None:
@@ -56,7 +89,7 @@ def say(text: str) -> None:
 
 def put(text: str) -> None:
     """One line of result, on stdout."""
-    print(text, flush=True)
+    print(text, file=results(), flush=True)
 
 
 def put_json(value: object, *, indent: int | None = None) -> None:

@@ -165,7 +165,7 @@ def _details(row: OperationRow) -> Iterator[tuple[str, str]]:
     if row.outcome is not None:
         yield "outcome", row.outcome
     if row.error:
-        yield "error", row.error
+        yield "in doubt" if row.status in ("pending", "unknown") else "error", row.error
     if row.notes:
         yield "notes", ", ".join(f"{name}={value}" for name, value in row.notes.items())
     if row.duplicates:

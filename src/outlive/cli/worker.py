@@ -38,12 +38,18 @@ def worker(
     ] = None,
     queue: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A queue to serve; may be repeated [default].", show_default=False),
+        typer.Option(
+            metavar="NAME", callback=options.name, help="A queue to serve; may be repeated [default].",
+            show_default=False,
+        ),
     ] = None,
     store: options.Store = None,
     tenant: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Serve this tenant alone [OUTLIVE_TENANT; all].", show_default=False),
+        typer.Option(
+            metavar="NAME", callback=options.name, help="Serve this tenant alone [OUTLIVE_TENANT; all].",
+            show_default=False,
+        ),
     ] = None,
     unsafe_durability: options.Unsafe = False,
     debug: options.Debug = False,
@@ -64,6 +70,7 @@ def worker(
         app or application, store=store, tenant=tenant, lease=lease, concurrency=concurrency, drain=drain,
         unsafe_durability=unsafe_durability or None,
     )  # fmt: skip
+    operate.check_serves(found, settings)
     options.set_up_logging(settings)
     raise typer.Exit(asyncio.run(_serve(found, settings, tuple(queue or ("default",)))))
 
@@ -78,7 +85,8 @@ async def _serve(app: Outlive[object], settings: Settings, queues: tuple[str, ..
     with on_signal() as asked:
         async with serving.serving(app, settings, queues=queues, tenants=tenants) as here:
             asked.then(lambda: _drain(here, settings))
-            agents = ", ".join(sorted(app.registry.agents)) or "no agent"
+            here.warn_of_ends()
+            agents = ", ".join(sorted(app.registry.agents))
             put(f"worker {here.owner} pid {os.getpid()} serves {agents} from {settings.store}")
             await here.over
         if here.left():

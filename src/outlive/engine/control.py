@@ -175,7 +175,8 @@ class Control:
 
 async def find_operation(store: Store, tenant: Tenant, run: RunId, prefix: str) -> OperationRow:
     """The operation of a run whose id begins so. Raises UnknownOperation for none or several."""
-    found = [row for row in await store.operations(tenant, run) if row.id == prefix or row.id.startswith(prefix)]
+    rows = await store.operations(tenant, run)
+    found = [row for row in rows if row.id == prefix] or [row for row in rows if row.id.startswith(prefix)]
     if len(found) != 1:
-        raise UnknownOperation(run=run, operation=prefix)
+        raise UnknownOperation(run=run, operation=prefix, matches=tuple(row.id for row in found))
     return found[0]

@@ -19,7 +19,7 @@ OutliveError
 │   └── Diverged              the code asks for something else than the log has
 ├── RequestError              the request cannot be met as it stands
 │   ├── UnknownRun            no run of that id
-│   ├── UnknownOperation      no operation of that id in the run
+│   ├── UnknownOperation      no operation of that id in the run, or several that begin so
 │   ├── RunExists             the id is taken by a run with another agent or input
 │   ├── NotInDoubt            the operation is settled: there is nothing to resolve
 │   ├── TooEarly              a request may still be on its way: *did not happen* cannot be known yet
@@ -34,6 +34,7 @@ OutliveError
 │   ├── StoreBusy             locked by someone else for longer than we wait; nothing was written
 │   ├── StoreFull             no space left; nothing was written
 │   ├── StoreUnavailable      cannot be opened or reached; nothing was written
+│   │   └── NotAStore         the file is something else; it was left as it is
 │   ├── CommitUnknown         the connection was lost around a commit: it may or may not have happened
 │   ├── LeaseLost             another worker owns the run, or the log is not where the writer thought
 │   ├── SchemaTooNew          the database was written by a newer release
@@ -195,11 +196,12 @@ class UnknownRun(RequestError):
 
 
 class UnknownOperation(RequestError):
-    """No operation of that id in the run."""
+    """No operation of that id in the run; or several begin so, which `matches` names."""
 
-    def __init__(self, *, run: str, operation: str) -> None:
-        super().__init__(f"run {run} has no operation {operation!r} (or several that begin so)")
-        self.run, self.operation = run, operation
+    def __init__(self, *, run: str, operation: str, matches: tuple[str, ...] = ()) -> None:
+        several = f"{len(matches)} operations that begin with {operation!r}: {', '.join(matches)}"
+        super().__init__(f"run {run} has {several if matches else f'no operation {operation!r}'}")
+        self.run, self.operation, self.matches = run, operation, matches
 
 
 class RunExists(RequestError):
@@ -309,6 +311,14 @@ class StoreUnavailable(StoreError):
     def __init__(self, *, store: str, why: str) -> None:
         super().__init__(f"{store} cannot be used: {why}")
         self.store, self.why = store, why
+
+
+class NotAStore(StoreUnavailable):
+    """The file is something else than a store of this package; it was left as it is."""
+
+    def __init__(self, *, store: str, why: str) -> None:
+        super().__init__(store=store, why=why)
+        self.args = (f"{store} is not a store of outlive ({why})",)
 
 
 class CommitUnknown(StoreError):

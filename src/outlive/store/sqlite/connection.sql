@@ -52,6 +52,10 @@ pragma journal_mode;
 -- 0 off, 1 normal, 2 full, 3 extra.
 pragma synchronous;
 
+-- name: tables
+-- Whose database this is.
+select name from sqlite_schema where type = 'table' and name not like 'sqlite_%' order by name;
+
 -- name: has_migrations
 -- Whether this database was ever migrated.
 select 1 from sqlite_schema where type = 'table' and name = 'migration';

@@ -18,7 +18,7 @@ from outlive.store.sqlite.connection import (
     unsafe_settings,
 )
 from outlive.store.sqlite.log import SQLiteLog
-from outlive.store.sqlite.migrate import migrate, migrations
+from outlive.store.sqlite.migrate import examine, migrate, migrations
 from outlive.store.sqlite.records import SQLiteRecords
 from outlive.store.sqlite.thread import Awaited, Connections, Writer
 from outlive.store.sqlite.turnstile import Turnstile
@@ -51,11 +51,12 @@ class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords):
         )
 
     async def open(self) -> None:
-        """See the port. A directory that is missing is not made."""
+        """See the port. A directory that is missing is not made; a file of another program is NotAStore."""
         if sqlite3.sqlite_version_info < OLDEST:
             raise StoreUnavailable(store=self.name, why=f"SQLite {sqlite3.sqlite_version} is older than 3.37")
         if self._threads is not None:
             return
+        await asyncio.to_thread(examine, self._path, store=self.name, existing=False, wait=self._wait)
         turnstile = self._turnstile()
         write = partial(
             connect_writer, self._path, turnstile, wait=self._wait, synchronous=self._synchronous, create=True
