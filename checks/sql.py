@@ -2,7 +2,8 @@
 
 A statement in `queries.sql` is `-- name: claim_runs`, at least one line of comment, one statement ended by a semicolon.
 Migrations are numbered without gaps and never edited: `migrations/hashes.txt` has `sha256  file` for each
-(`sha256sum *.sql >hashes.txt`).
+(`sha256sum *.sql >hashes.txt`). Where two releases can share a database they are `NNNN_what.pre.sql` and, if something
+is taken away, `NNNN_what.post.sql`.
 """
 
 import hashlib
@@ -75,7 +76,12 @@ def _migrations(root: Path, folder: Path) -> list[str]:
         for name, digest in files.items()
         if recorded.get(name, digest) != digest
     ]
-    for number, name in enumerate(files, start=1):
-        if not re.match(rf"{number:04d}_[a-z0-9_]+\.sql$", name):
+    for number, name in enumerate((name for name in files if not name.endswith(".post.sql")), start=1):
+        if not re.match(rf"{number:04d}_[a-z0-9_]+(\.pre)?\.sql$", name):
             found.append(f"{place}/{name} should be {number:04d}_what_it_does.sql")
+    found += [
+        f"{place}/{name} has no {name.removesuffix('.post.sql')}.pre.sql"
+        for name in files
+        if name.endswith(".post.sql") and name.removesuffix(".post.sql") + ".pre.sql" not in files
+    ]
     return found

@@ -42,3 +42,9 @@ def test_a_glossary_without_its_column_is_found(plant: Plant, tmp_path: Path) ->
     assert glossary.problems(tmp_path) == ["docs/glossary.md is missing"]
     plant("docs/glossary.md", "# Glossary\n")
     assert glossary.problems(tmp_path) == ["docs/glossary.md has no table with words not to say"]
+
+
+def test_the_name_of_a_setting_of_the_database_is_not_ours_to_choose(plant: Plant, tmp_path: Path) -> None:
+    plant("docs/glossary.md", TABLE.replace("`activity`", "`session`"))
+    plant("src/outlive/store/postgres/queries.sql", "select 'idle_in_transaction_session_timeout';\n")
+    assert glossary.problems(tmp_path) == []

@@ -11,11 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MODULES = {
     "cli.ps": "import outlive.app",
-    "app.compose": "import outlive.store.sqlite, outlive.harness.function, outlive.engine.run",
+    "app.compose": "import outlive.store.sqlite, outlive.store.postgres, outlive.harness.function, outlive.engine.run",
     "harness.function": "import outlive.engine.run",
     "engine.run": "import outlive.store.port, outlive.secret.scrub",
     "store.port": "import outlive.log.entry",
     "store.sqlite.store": "import outlive.store.port",
+    "store.postgres.store": "import outlive.store.port",
     "secret.scrub": "import outlive.log.entry",
     "log.entry": "import outlive.model.ids",
     "model.ids": "",
@@ -50,6 +51,12 @@ def test_the_imports_that_the_design_needs_are_allowed(tmp_path: Path) -> None:
         ("model.ids", "log.entry", "Rooms import downwards only"),
         ("secret.scrub", "store.port", "Rooms import downwards only"),
         ("store.port", "store.sqlite.store", "The store port knows no adapter, adapters know no other adapter"),
+        (
+            "store.sqlite.store",
+            "store.postgres.store",
+            "The store port knows no adapter, adapters know no other adapter",
+        ),
+        ("engine.run", "store.postgres.store", "Only app and testing name a concrete adapter"),
         ("engine.run", "store.sqlite.store", "Only app and testing name a concrete adapter"),
         ("cli.ps", "engine.run", "The command line goes through app"),
         ("app.compose", "testing.lab", "Nothing in production imports testing"),

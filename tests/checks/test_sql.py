@@ -74,3 +74,15 @@ def test_an_unrecorded_a_lost_and_a_misnumbered_migration_are_found(plant: Plant
         f"{STORE}/migrations/0001_first.sql is in hashes.txt and does not exist",
         f"{STORE}/migrations/0002_second.sql should be 0001_what_it_does.sql",
     ]
+
+
+def test_a_migration_may_come_in_two_stages_of_one_number(plant: Plant, tmp_path: Path) -> None:
+    names = ["0001_first.pre.sql", "0002_second.post.sql", "0002_second.pre.sql", "0003_third.pre.sql"]
+    plant(f"{STORE}/migrations/hashes.txt", "".join([migration(plant, name, name) for name in names]))
+    assert sql.problems(tmp_path) == []
+
+
+def test_a_second_stage_without_a_first_is_found(plant: Plant, tmp_path: Path) -> None:
+    names = ["0001_first.pre.sql", "0001_other.post.sql"]
+    plant(f"{STORE}/migrations/hashes.txt", "".join([migration(plant, name, name) for name in names]))
+    assert sql.problems(tmp_path) == [f"{STORE}/migrations/0001_other.post.sql has no 0001_other.pre.sql"]

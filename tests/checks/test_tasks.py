@@ -17,6 +17,7 @@ def test_a_bare_task_is_found(plant: Plant, tmp_path: Path, line: str) -> None:
     source = f"import asyncio\nasync def f() -> None:\n    {line}\n"
     plant("src/outlive/app/client.py", source)
     plant("src/outlive/engine/run.py", source)
+    plant("src/outlive/store/postgres/tasks.py", source)
     (found,) = tasks.problems(tmp_path)
     assert found.startswith("src/outlive/app/client.py:3 asyncio.")
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import get_args, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlive.errors import ChainBroken, UndecodableEntry
+from outlive.errors import ChainBroken, NotSerialisable, UndecodableEntry
 from outlive.log import kinds
 from outlive.log.entry import BLOB_BYTES, Draft, Entry, seal, verify
 from outlive.log.fold import Fold, fold
@@ -130,6 +130,34 @@ def test_a_large_payload_goes_to_a_blob_by_its_size_in_bytes() -> None:
     assert [one.blob is not None for one in sealed.entries] == [False, True]
     assert sealed.blobs == ((sealed.entries[1].blob, large),)
     assert "ü" not in repr(sealed.entries)
+
+
+def test_an_entry_whose_blob_is_lost_is_neither_read_nor_verified_nor_folded() -> None:
+    drafts = [
+        kinds.draft(kinds.Released(why="w"), at=0, payload=one) for one in ('"small"', '"' + "x" * BLOB_BYTES + '"')
+    ]
+    sealed = seal(SECRET, Head(0, b""), 1, drafts)
+    ((_, large),) = sealed.blobs
+    whole = [sealed.entries[0], replace(sealed.entries[1], payload=large)]
+    assert verify(SECRET, "r", whole) == sealed.head
+    assert kinds.read(whole[1]) == kinds.Released(why="w")
+    with pytest.raises(ChainBroken) as broken:
+        verify(SECRET, "r", sealed.entries)
+    assert broken.value.seq == 1
+    with pytest.raises(UndecodableEntry, match=r"entry 1 \(released\) cannot be read: its payload is lost"):
+        kinds.read(sealed.entries[1])
+    with pytest.raises(UndecodableEntry):
+        fold(sealed.entries)
+
+
+@pytest.mark.parametrize("name", ["kind", "scope", "key", "body", "payload", "data_class", "key_id"])
+@pytest.mark.parametrize("text", ["a\0b", "\ud800", "\ud800" + "x" * BLOB_BYTES, "\0" + "x" * BLOB_BYTES])
+def test_text_that_no_database_takes_is_not_sealed(name: str, text: str) -> None:
+    plain = kinds.draft(kinds.Released(why="w"), at=0)
+    texts = {"kind": plain.kind, "scope": "", "key": "", "body": plain.body, name: text}
+    with pytest.raises(NotSerialisable) as caught:
+        seal(SECRET, Head(7, b""), 1, [plain, Draft(version=1, at=0, **texts)])
+    assert (name in caught.value.what, "entry 8" in caught.value.where) == (True, True)
 
 
 # ---- fold

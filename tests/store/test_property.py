@@ -8,14 +8,19 @@ from pathlib import Path
 from typing import TypeVar
 
 import hypothesis.strategies as st
+import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from psycopg.rows import TupleRow
 
-from outlive.model.errors import LeaseLost
+from outlive.model.errors import LeaseLost, WrongState
 from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
 from outlive.model.run import ENDED, Authority, Head, Status, may_follow
-from outlive.store.port import Append, Change, Claim, Divergence
+from outlive.model.run import STATUSES as ALL
+from outlive.store.port import Append, Change, Claim, Divergence, Store
+from outlive.store.postgres import PostgresStore
+from outlive.store.postgres.connection import place_of
 from outlive.store.sqlite import SQLiteStore
 from outlive.testing.clock import ManualClock
 from outlive.testing.store_model import ModelRun, explain
@@ -32,19 +37,17 @@ REASONS = {"blocked": ["poison", "diverged"]}
 
 
 class Machine(RuleBasedStateMachine):
+    """Subclasses open a database that nobody has used."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
         self.loop = asyncio.new_event_loop()
         self.scene = self.do(Scene.set(self.open_store))
         self.model: dict[str, ModelRun] = {}
         self.holds: list[Hold] = []
 
-    async def open_store(self, clock: ManualClock) -> SQLiteStore:
-        path = Path(self.folder.name) / "outlive.db"
-        store = SQLiteStore(path, name="model", clock=clock, unsafe_durability=True, synchronous="off")
-        await store.open()
-        return store
+    async def open_store(self, clock: ManualClock) -> Store:
+        raise NotImplementedError
 
     def do(self, call: Coroutine[object, object, T]) -> T:
         return self.loop.run_until_complete(call)
@@ -52,7 +55,6 @@ class Machine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.do(self.scene.close())
         self.loop.close()
-        self.folder.cleanup()
 
     @property
     def now(self) -> int:
@@ -80,13 +82,19 @@ class Machine(RuleBasedStateMachine):
             self.holds.append(held(one))
 
     @precondition(lambda self: self.model)
-    @rule(data=st.data(), owner=OWNERS)
-    def seize(self, data: st.DataObject, owner: Owner) -> None:
+    @rule(data=st.data(), owner=OWNERS, only=st.none() | st.frozensets(st.sampled_from(ALL)), spare=st.booleans())
+    def seize(self, data: st.DataObject, owner: Owner, only: frozenset[Status] | None, spare: bool) -> None:
         run = data.draw(st.sampled_from(sorted(self.model)))
-        claimed = self.do(self.scene.store.seize(DEFAULT_TENANT, RunId(run), owner=owner, lease_ms=LEASE, now=self.now))
-        assert claimed is not None
-        self.model[run].control(owner, LEASE, self.now)
-        self.holds.append(held(claimed))
+        allowed = self.model[run].seizable(only, spare, self.now)
+        claimed = self.do(
+            self.scene.store.seize(
+                DEFAULT_TENANT, RunId(run), owner=owner, lease_ms=LEASE, only=only, unless_live=spare, now=self.now
+            )
+        )
+        assert (claimed is not None) == allowed
+        if claimed is not None:
+            self.model[run].control(owner, LEASE, self.now)
+            self.holds.append(held(claimed))
 
     @precondition(lambda self: self.holds)
     @rule(data=st.data(), owner=OWNERS)
@@ -128,6 +136,20 @@ class Machine(RuleBasedStateMachine):
             model.change(status, change.reason, change.wake_at)
             model.unread -= {message.sender_key for message in unread}
             model.diverged |= {code} if code else set()
+
+    @precondition(lambda self: self.ended_holds())
+    @rule(data=st.data())
+    def reopen(self, data: st.DataObject) -> None:
+        hold = data.draw(st.sampled_from(self.ended_holds()))
+        model = self.model[hold.run]
+        status = data.draw(st.sampled_from([status for status in STATUSES if status != model.status]))
+        right = self.may(hold.authority) and hold.head.seq == len(model.entries)
+        leaving = Append(hold.authority, hold.head, (event(),), Change(status), progress=True, forgive=True)
+        with pytest.raises(WrongState if right else LeaseLost):
+            self.do(self.scene.act(hold, leaving))
+
+    def ended_holds(self) -> list[Hold]:
+        return [hold for hold in self.holds if self.model[hold.run].status in ENDED]
 
     def store(self, hold: Hold, append: Append) -> bool:
         """Whether the append was let through; it must be exactly when authority and head are right."""
@@ -210,10 +232,44 @@ class Machine(RuleBasedStateMachine):
         return model.status != "running" or (model.expires_at is not None and model.expires_at <= self.now)
 
 
-def check(examples: int, steps: int) -> None:
+class InFile(Machine):
+    def __init__(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        super().__init__()
+
+    async def open_store(self, clock: ManualClock) -> Store:
+        path = Path(self.folder.name) / "outlive.db"
+        store = SQLiteStore(path, name="model", clock=clock, unsafe_durability=True, synchronous="off")
+        await store.open()
+        return store
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.folder.cleanup()
+
+
+def on_server(url: str) -> type[Machine]:
+    async def clear(connection: psycopg.AsyncConnection[TupleRow]) -> None:
+        async with connection.transaction():
+            for table in ("run", "entry", "operation", "inbox", "divergence"):
+                await connection.execute(f"delete from {table}".encode())
+
+    class OnServer(Machine):
+        async def open_store(self, clock: ManualClock) -> Store:
+            place = place_of(f"{url}%20-csynchronous_commit%3Doff&direct=yes")
+            store = PostgresStore(place, clock=clock, unsafe_durability=True)
+            await store.open()
+            async with await psycopg.AsyncConnection.connect(place.conninfo) as connection:
+                await clear(connection)
+            return store
+
+    return OnServer
+
+
+def check(machine: type[Machine], examples: int, steps: int) -> None:
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     run_state_machine_as_test(
-        Machine,
+        machine,
         settings=settings(
             max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=slow, database=None
         ),
@@ -221,10 +277,20 @@ def check(examples: int, steps: int) -> None:
 
 
 def test_store_and_model_agree() -> None:
-    check(examples=40, steps=40)
+    check(InFile, examples=40, steps=40)
+
+
+def test_store_and_model_agree_on_postgres(postgres: str) -> None:
+    check(on_server(postgres), examples=15, steps=30)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_store_and_model_agree_for_long() -> None:
-    check(examples=600, steps=80)
+    check(InFile, examples=600, steps=80)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_store_and_model_agree_on_postgres_for_long(postgres: str) -> None:
+    check(on_server(postgres), examples=200, steps=80)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from outlive.app.registry import Registry
@@ -17,19 +16,26 @@ from outlive.model.errors import SettingInvalid
 from outlive.secret.environment import EnvironmentSecrets
 from outlive.secret.files import FileSecrets
 from outlive.secret.port import ChainSecrets, Secrets, register_all
-from outlive.secret.scrubber import Scrubber, ScrubbingFilter
+from outlive.secret.scrubber import Scrubber, scrub_logs
 from outlive.store.port import Store
 from outlive.store.sqlite import open_sqlite
 
 
 async def open_store(settings: Settings, clock: Clock) -> Store:
     """The store that the settings name, open. Raises SettingInvalid for a scheme that is not known."""
-    if settings.store.split(":", 1)[0] != "sqlite":
-        raise SettingInvalid(
-            name="store", value=settings.store, source=settings.sources.get("store", "argument"),
-            why="known are sqlite:///relative/path and sqlite:////absolute/path",
-        )  # fmt: skip
-    return await open_sqlite(settings.store, clock=clock, unsafe_durability=settings.unsafe_durability)
+    match settings.store.split(":", 1)[0]:
+        case "sqlite":
+            return await open_sqlite(settings.store, clock=clock, unsafe_durability=settings.unsafe_durability)
+        case "postgresql" | "postgres":
+            # The driver takes a while to load, and who uses SQLite does not need it.
+            from outlive.store.postgres import open_postgres
+
+            return await open_postgres(settings.store, clock=clock, unsafe_durability=settings.unsafe_durability)
+        case _:
+            raise SettingInvalid(
+                name="store", value=settings.store, source=settings.sources.get("store", "argument"),
+                why="known are sqlite:///relative/path, sqlite:////absolute/path and postgresql://user@host/database",
+            )  # fmt: skip
 
 
 def secrets_of(settings: Settings) -> Secrets:
@@ -45,10 +51,7 @@ def worker_of(
 ) -> Worker:  # fmt: skip
     """A worker for all that is registered."""
     scrubber = scrubber or Scrubber()
-    for name in ("outlive.run", "outlive.operation", "outlive.worker"):
-        logger = logging.getLogger(name)
-        logger.filters[:] = [one for one in logger.filters if not isinstance(one, ScrubbingFilter)]
-        logger.addFilter(ScrubbingFilter(scrubber))
+    scrub_logs(scrubber)
     secrets = secrets or secrets_of(settings)
     register_all(secrets, scrubber)
     kit = Kit(

@@ -151,11 +151,11 @@ class Outlive(Generic[D]):
         arguments = agent.signature.bind((input,), {})
         (value,) = arguments.values()
         text = agent.input.encode(value, where=f"the input of {agent.name}")
-        run = RunId(id or f"{agent.name}-{self._clock.token()[:16]}")
-        if not run.strip() or len(run) > 200 or not run.isprintable():
-            raise BadArguments(
-                function="start", why=f"the id {run!r} is not a printable text of at most 200 characters"
-            )
+        run = RunId(id if id is not None else f"{agent.name}-{self._clock.token()[:16]}")
+        for what, name in (("id", run), ("tenant", tenant), ("queue", queue)):
+            if not name.strip() or len(name) > 200 or not name.isprintable():
+                why = f"the {what} {name!r} is not a printable text of 1 to 200 characters"
+                raise BadArguments(function="start", why=why)
         key = await self.opened.key(Tenant(tenant))
         digested = digest(key, b"input", agent.name.encode(), canonical(value))[:32]
         new = NewRun(

@@ -1,7 +1,7 @@
 """An entry is one fact in a log. This file seals drafts into entries: seq, keyed digest, chain, payloads to blobs.
 
 Invariant: the digest of an entry covers all of its stored fields and the digest of the one before, under the tenant's
-key; a payload over 32 KiB is covered through the keyed digest of its blob.
+key; a payload over 32 KiB is covered through the keyed digest of its blob. Sealed text can be stored by any database.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outlive.model.errors import ChainBroken
+from outlive.model.errors import ChainBroken, NotSerialisable
 from outlive.model.run import Head
 
 BLOB_BYTES = 32 * 1024
+
+_TEXT = ("kind", "scope", "key", "body", "payload", "data_class", "key_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,10 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry in its place. `payload` is None either because there is none or because `blob` names where it is."""
+    """An entry in its place. `payload` is None because there is none; or, as sealed, because `blob` names where it is.
+
+    As read from a store, an entry with `blob` has its payload too: without it, the payload is `lost`.
+    """
 
     seq: int
     epoch: int
@@ -50,6 +55,11 @@ class Entry:
     key_id: str
     digest: bytes
 
+    @property
+    def lost(self) -> bool:
+        """Whether there was a payload and it is not here."""
+        return self.blob is not None and self.payload is None
+
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
@@ -61,11 +71,15 @@ class Sealed:
 
 
 def seal(secret: bytes, head: Head, epoch: int, drafts: Sequence[Draft]) -> Sealed:
-    """Give drafts their seq and digests after `head`. Pure: the same input gives the same bytes."""
+    """Give drafts their seq and digests after `head`. Pure: the same input gives the same bytes.
+
+    Raises NotSerialisable for text that no database takes.
+    """
     entries: list[Entry] = []
     blobs: list[tuple[str, str]] = []
     seq, last = head.seq, head.digest
     for draft in drafts:
+        _check_text(seq, draft)
         payload, blob = draft.payload, None
         if payload is not None and len(payload) * 4 > BLOB_BYTES and len(payload.encode()) > BLOB_BYTES:
             blob = blob_address(secret, payload)
@@ -101,16 +115,31 @@ def link(secret: bytes, before: bytes, entry: Entry) -> bytes:
 def verify(secret: bytes, run: str, entries: Sequence[Entry], before: bytes = b"") -> Head:
     """Check a stretch of log that follows digest `before`.
 
-    Raises ChainBroken with the first entry that does not fit.
+    Raises ChainBroken with the first entry that does not fit, or whose payload is lost.
     """
     expected = entries[0].seq if entries else 0
     for entry in entries:
         if entry.seq != expected or entry.digest != link(secret, before, entry):
             raise ChainBroken(run=run, seq=entry.seq)
-        if entry.blob and entry.payload is not None and blob_address(secret, entry.payload) != entry.blob:
+        if entry.blob and (entry.payload is None or blob_address(secret, entry.payload) != entry.blob):
             raise ChainBroken(run=run, seq=entry.seq)
         before, expected = entry.digest, expected + 1
     return Head(expected, before)
+
+
+def _check_text(seq: int, draft: Draft) -> None:
+    for name in _TEXT:
+        value: str | None = getattr(draft, name)
+        if value is None:
+            continue
+        where = f"entry {seq} of kind {draft.kind!r}"
+        if "\0" in value:
+            raise NotSerialisable(what=f"its {name}", where=where, why="it has a NUL character")
+        try:
+            # ASCII knows itself; a long text is not encoded once more for nothing.
+            _ = value.isascii() or value.encode()
+        except UnicodeEncodeError as error:
+            raise NotSerialisable(what=f"its {name}", where=where, why="it has half of a surrogate pair") from error
 
 
 def _with_digest(entry: Entry, digest: bytes) -> Entry:

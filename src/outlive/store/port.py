@@ -26,8 +26,9 @@ from outlive.model.run import Authority, Head, NewRun, RunRow, Status
 class Change:
     """What an append does to its run's row. It ends the authority in the same commit: lease and token are gone.
 
-    `running` is Refused: only a claim leads there. `wake_at` counts for `waiting` alone. A change of an ended run to
-    the status that it has only ends the authority of a `seize`: reason and detail stay as they were.
+    `running` is Refused: only a claim leads there. `wake_at` counts for `waiting` alone. An ended run keeps its status:
+    another one is WrongState, and the one that it has only ends the authority of a `seize`, so that reason, detail and
+    the time of its end stay as they were.
     """
 
     status: Status
@@ -176,12 +177,16 @@ class Transaction(Protocol):
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
         """Run one statement inside the transaction and return its rows.
 
-        Raises what the driver raises: it is the user's SQL.
+        Raises what the driver raises: it is the user's SQL. Refused after a statement that has ended the transaction
+        by itself (its error is the driver's): what it had written is gone, and nothing more joins it.
         """
         ...
 
     async def append(self, append: Append, *, now: int | None = None) -> Head:
-        """Join the append to the transaction and commit both. Raises as `Log.append`; then neither is stored."""
+        """Join the append to the transaction and commit both. Raises as `Log.append`; then neither is stored.
+
+        Refused when the transaction's own SQL has ended it, or left something that its commit would not allow.
+        """
         ...
 
 
@@ -192,7 +197,9 @@ class Log(Protocol):
         """Store one append; returns where the log ends after it.
 
         Raises LeaseLost when epoch, token or expected seq do not match (nothing is written), StoreBusy, StoreFull or
-        StoreUnavailable (nothing is written, try again), CommitUnknown (claim `again` and read the tail).
+        StoreUnavailable (nothing is written, try again), CommitUnknown (claim `again` and read the tail), WrongState
+        for a change that would leave an ended status and NotSerialisable for text that no database takes (nothing is
+        written, and it fails again).
         """
         ...
 
@@ -234,8 +241,9 @@ class Work(Protocol):
 
         Eligible: not paused, deadline not passed, agent served, queue and tenant asked for, no divergence recorded for
         the build that this worker serves, and one of: `ready`; `waiting` and (wake_at has come or an unread inbox row
-        exists); `blocked` and an unread inbox row exists; `blocked` with reason *diverged* or *undecodable* (the divergence condition
-        makes it a build that has not tried); `running` with an expired lease and in `watched` (counts one lapse).
+        exists); `blocked` and an unread inbox row exists; `blocked` with reason *diverged* or *undecodable* (the
+        divergence condition makes it a build that has not tried); `running` with an expired lease and in `watched`
+        (counts one lapse).
         """
         ...
 
@@ -250,12 +258,22 @@ class Work(Protocol):
         ...
 
     async def seize(
-        self, tenant: Tenant, run: RunId, *, owner: Owner, lease_ms: int, now: int | None = None
+        self,
+        tenant: Tenant,
+        run: RunId,
+        *,
+        owner: Owner,
+        lease_ms: int,
+        only: frozenset[Status] | None = None,
+        unless_live: bool = False,
+        now: int | None = None,
     ) -> Claimed | None:
         """A control claim, whatever the status and the lease: epoch + 1, new token, entry `claimed` (why *control*).
 
         The status stays as it is. A run that was `running` keeps a lease of `lease_ms`, so that it is taken over if the
-        controller dies before its append. None for an unknown run.
+        controller dies before its append. None, with nothing changed, for an unknown run, for one whose status is not
+        in `only`, and with `unless_live` for a running one whose lease has not expired by the database's clock. Both
+        are decided in the transaction that makes the claim: what was read before may have changed.
         """
         ...
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 from outlive.log.kinds import ClaimedBy, read
 from outlive.model.errors import LeaseLost
 from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
-from outlive.model.run import ENDED
-from outlive.store.port import Append, Attention, Change, Overdue, Renewed, WorkerRow
-from outlive.testing.store_scene import ANNA, BORIS, LEASE, Hold, Raises, Scene, event, held, together, wish
+from outlive.model.run import ENDED, STATUSES, Status
+from outlive.store.port import Append, Attention, Change, Claimed, Overdue, Renewed, Store, WorkerRow
+from outlive.testing.store_scene import ANNA, BORIS, LEASE, Hold, Raises, Scene, event, held, new_run, together, wish
 
 
 async def a_lapsed_lease_is_taken_over_only_by_who_watched_it(scene: Scene) -> None:
@@ -151,6 +151,73 @@ async def seize_takes_a_running_run_and_its_lease(scene: Scene) -> None:
     assert taken.authority.epoch == 3
 
 
+async def a_seize_of_some_statuses_leaves_the_others_as_they_are(scene: Scene) -> None:
+    for status in STATUSES:
+        run = await _of_status(scene, status)
+        before, log = await scene.row(run), await scene.log(run)
+        others = frozenset(STATUSES) - {status}
+        for only in (others, frozenset[Status]()):
+            assert await _seize(scene, scene.store, run, only=only) is None
+        assert (await scene.row(run), await scene.log(run)) == (before, log)
+        claimed = await _seize(scene, scene.store, run, only=frozenset((status,)))
+        assert claimed is not None
+        assert (claimed.row.status, claimed.authority.epoch) == (status, before.epoch + 1)
+        await scene.log(run)
+
+
+async def a_seize_spares_a_live_lease_if_asked(scene: Scene) -> None:
+    hold = await scene.hold()
+    scene.advance(milliseconds=LEASE - 1)
+    before = await scene.row()
+    assert await _seize(scene, scene.store, hold.run, unless_live=True) is None
+    assert await scene.row() == before
+    await scene.append(hold, event("undisturbed"))
+    scene.advance(milliseconds=1)
+    assert await _seize(scene, scene.store, hold.run, only=frozenset(("ready",)), unless_live=True) is None
+    claimed = await _seize(scene, scene.store, hold.run, only=frozenset(("running",)), unless_live=True)
+    assert claimed is not None
+    assert (claimed.row.status, claimed.row.expires_at) == ("running", scene.now + LEASE)
+    async with Raises(LeaseLost):
+        await scene.append(hold, event())
+    for status in sorted(set(STATUSES) - {"running"}):
+        assert await _seize(scene, scene.store, await _of_status(scene, status), unless_live=True) is not None
+
+
+async def a_seize_of_a_blocked_run_and_a_claim_have_an_order(scene: Scene) -> None:
+    other = await scene.other()
+    for number in range(10):
+        hold = await scene.hold(f"r{number}")
+        await scene.append(hold, event(), change=Change("blocked", "diverged"))
+        seized, claimed = await together(
+            _seize(scene, scene.store, hold.run, only=frozenset(("blocked",))), scene.claims(BORIS, store=other)
+        )
+        row = await scene.row(hold.run)
+        kinds = [read(entry) for entry in await scene.log(hold.run)]
+        if isinstance(seized, Claimed):
+            assert seized.row.status == "blocked"
+            assert ClaimedBy(owner=BORIS, why="control") == kinds[3]
+        else:
+            assert seized is None
+            assert isinstance(claimed, list)
+            assert [one.row for one in claimed] == [row], "the claim was first, and nothing came after it"
+        if row.status == "blocked":
+            await scene.claims()
+
+
+async def a_seize_of_a_lapsed_run_and_its_renewal_have_an_order(scene: Scene) -> None:
+    other = await scene.other()
+    for number in range(10):
+        hold = await scene.hold(f"r{number}")
+        scene.advance(milliseconds=LEASE)
+        seized, renewed = await together(
+            _seize(scene, other, hold.run, unless_live=True),
+            asyncio.to_thread(scene.store.renew, ANNA, [hold.authority], LEASE, now=scene.now),
+        )
+        assert isinstance(renewed, Renewed)
+        assert (seized is None) == (hold.authority in renewed.kept)
+        assert (await scene.row(hold.run)).epoch == (1 if seized is None else 2)
+
+
 async def an_abandoned_control_claim_hinders_nobody(scene: Scene) -> None:
     await scene.start()
     claimed = await scene.store.seize(DEFAULT_TENANT, RunId("r"), owner=BORIS, lease_ms=LEASE, now=scene.now)
@@ -233,6 +300,25 @@ async def workers_are_known_while_they_give_signs_of_life(scene: Scene) -> None:
     assert await scene.store.workers(within_ms=30_000, now=scene.now) == [boris]
 
 
+async def _of_status(scene: Scene, status: Status) -> RunId:
+    """A run of its own with that status; a running one has a lease."""
+    if status == "ready":
+        # In a queue of its own, so that nobody who holds another run is given this one.
+        return (await scene.store.start(replace(new_run(status), queue="elsewhere"), now=scene.now)).id
+    hold = await scene.hold(status)
+    if status != "running":
+        await scene.become(hold, status, reason="poison" if status == "blocked" else "")
+    return hold.run
+
+
+async def _seize(
+    scene: Scene, store: Store, run: RunId, *, only: frozenset[Status] | None = None, unless_live: bool = False
+) -> Claimed | None:
+    return await store.seize(
+        DEFAULT_TENANT, run, owner=BORIS, lease_ms=LEASE, only=only, unless_live=unless_live, now=scene.now
+    )
+
+
 CASES: tuple[Callable[[Scene], Awaitable[None]], ...] = (
     a_lapsed_lease_is_taken_over_only_by_who_watched_it,
     a_renewed_lease_is_not_taken_over,
@@ -243,6 +329,10 @@ CASES: tuple[Callable[[Scene], Awaitable[None]], ...] = (
     again_and_a_lost_append_have_an_order,
     seize_leaves_the_status_as_it_is,
     seize_takes_a_running_run_and_its_lease,
+    a_seize_of_some_statuses_leaves_the_others_as_they_are,
+    a_seize_spares_a_live_lease_if_asked,
+    a_seize_of_a_blocked_run_and_a_claim_have_an_order,
+    a_seize_of_a_lapsed_run_and_its_renewal_have_an_order,
     an_abandoned_control_claim_hinders_nobody,
     an_ended_run_takes_late_entries_by_seize_alone,
     overdue_is_a_third_of_the_lease,

@@ -7,10 +7,10 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from outlive.log.entry import verify
-from outlive.model.errors import ChainBroken, LeaseLost, NotSerialisable, Refused
+from outlive.log.entry import Draft, verify
+from outlive.model.errors import ChainBroken, LeaseLost, NotSerialisable, Refused, WrongState
 from outlive.model.ids import DEFAULT_TENANT, RunId, Tenant
-from outlive.model.run import Head
+from outlive.model.run import ENDED, STATUSES, Head
 from outlive.store.port import Append, Change, Divergence
 from outlive.testing.store_scene import (
     ANNA,
@@ -176,8 +176,22 @@ async def text_that_cannot_be_stored_harms_no_other_run(scene: Scene) -> None:
     for change in (Change("failed", detail="a\0b"), Change("failed", detail="\udfff")):
         async with Raises(NotSerialisable):
             await scene.append(bad, event(), change=change)
+    for name in ("scope", "key", "body", "payload", "kind", "data_class", "key_id"):
+        for text in ("a\0b", "\ud800"):
+            draft = Draft(**{**_PLAIN, name: text}, version=1, at=0)
+            async with Raises(NotSerialisable) as raised:
+                await scene.append(bad, event(), draft)
+            assert isinstance(raised.error, NotSerialisable)
+            assert name in raised.error.what
+    for input in ('"a\0b"', '"\ud800"'):
+        async with Raises(NotSerialisable):
+            await scene.store.start(replace(new_run("never"), input=input), now=scene.now)
+    assert await scene.store.run(DEFAULT_TENANT, RunId("never")) is None
     await scene.append(bad, event())
     assert len(await scene.log("bad")) == 3
+
+
+_PLAIN = {"kind": "emitted", "scope": "", "key": "", "body": "{}", "payload": "1", "data_class": "", "key_id": ""}
 
 
 async def the_window_is_the_prologue_and_the_current_turn(scene: Scene) -> None:
@@ -220,6 +234,58 @@ async def no_append_makes_a_run_running(scene: Scene) -> None:
     async with Raises(Refused):
         await scene.append(hold, event(), change=Change("running"))
     assert (await scene.row()).head == hold.head
+
+
+async def no_append_leaves_an_ended_status(scene: Scene) -> None:
+    for status in sorted(ENDED):
+        hold = await scene.hold(status)
+        await scene.append(hold, event(), change=Change(status, "the reason"))
+        scene.advance(seconds=1)
+        await scene.post(status)
+        [message] = await scene.store.unread(DEFAULT_TENANT, hold.run)
+        claimed = await scene.store.seize(DEFAULT_TENANT, hold.run, owner=BORIS, lease_ms=LEASE, now=scene.now)
+        assert claimed is not None
+        controller, before, log = held(claimed), await scene.row(status), await scene.log(status)
+        for other in sorted(set(STATUSES) - {status, "running"}):
+            leaving = Append(
+                controller.authority, controller.head, (event(),), Change(other, "another"), (operation(controller),),
+                taken=(message.id,), divergence=Divergence("b1", "report"), forgive=True,
+            )  # fmt: skip
+            async with Raises(WrongState) as raised:
+                await scene.store.append(leaving, now=scene.now)
+            assert isinstance(raised.error, WrongState)
+            assert (raised.error.run, raised.error.status) == (status, status)
+            async with Raises(LeaseLost):
+                await scene.store.append(replace(leaving, authority=hold.authority), now=scene.now)
+        assert (await scene.row(status), await scene.log(status)) == (before, log)
+        assert await scene.store.unread(DEFAULT_TENANT, hold.run) == [message]
+        assert await scene.store.operations(DEFAULT_TENANT, hold.run) == []
+        assert await scene.store.divergences(DEFAULT_TENANT, hold.run) == []
+        await scene.append(controller, event(), change=Change(status))
+        after = await scene.row(status)
+        assert (after.status, after.reason, after.ended_at) == (status, "the reason", before.ended_at)
+        assert after.ended_at is not None
+
+
+async def a_change_that_is_refused_harms_no_other_run(scene: Scene) -> None:
+    ended, good = await scene.hold("ended"), await scene.hold("good")
+    await scene.become(ended, "failed")
+    claimed = await scene.store.seize(DEFAULT_TENANT, ended.run, owner=BORIS, lease_ms=LEASE, now=scene.now)
+    assert claimed is not None
+    controller = held(claimed)
+    answers = await together(scene.become(controller, "ready"), scene.append(good, event()))
+    assert isinstance(answers[0], WrongState), answers
+    assert answers[1] is None
+    async with scene.store.transaction() as transaction:
+        await transaction.execute("create table effect (number integer)")
+        async with Raises(WrongState):
+            reopening = Append(controller.authority, controller.head, (event(),), Change("ready"))
+            await transaction.append(reopening, now=scene.now)
+    await scene.append(controller, event())
+    assert [entry.kind for entry in await scene.log("ended")] == ["started", "claimed", "emitted", "claimed", "emitted"]
+    assert len(await scene.log("good")) == 3
+    # The table of the transaction went with it.
+    await _make_effects(scene, good)
 
 
 async def progress_forgives_lapses(scene: Scene) -> None:
@@ -350,10 +416,14 @@ async def a_write_from_inside_a_transaction_does_not_hang(scene: Scene) -> None:
 
 async def _with_effects(scene: Scene) -> Hold:
     hold = await scene.hold()
+    await _make_effects(scene, hold)
+    return hold
+
+
+async def _make_effects(scene: Scene, hold: Hold) -> None:
     async with scene.store.transaction() as transaction:
         await transaction.execute("create table effect (number integer)")
         hold.head = await transaction.append(Append(hold.authority, hold.head, (event(),)), now=scene.now)
-    return hold
 
 
 async def _effects(scene: Scene) -> list[tuple[object, ...]]:
@@ -377,6 +447,8 @@ CASES: tuple[Callable[[Scene], Awaitable[None]], ...] = (
     the_window_is_the_prologue_and_the_current_turn,
     a_change_ends_the_authority,
     no_append_makes_a_run_running,
+    no_append_leaves_an_ended_status,
+    a_change_that_is_refused_harms_no_other_run,
     progress_forgives_lapses,
     a_divergence_is_kept_until_it_is_forgiven,
     operations_follow_the_append,

@@ -47,6 +47,11 @@ class ModelRun:
             case _:
                 return False
 
+    def seizable(self, only: frozenset[Status] | None, unless_live: bool, now: int) -> bool:
+        """Whether a controller that asks so may have it."""
+        live = self.status == "running" and self.expires_at is not None and self.expires_at > now
+        return (only is None or self.status in only) and not (unless_live and live)
+
     def claim(self, owner: str, lease_ms: int, now: int) -> None:
         """Give it to a worker."""
         self.lapses += self.status == "running"

@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from outlive.log.entry import seal
-from outlive.model.errors import LeaseLost, NotSerialisable, Refused
+from outlive.model.errors import LeaseLost, Refused, WrongState
 from outlive.model.run import ENDED, Authority, Head
 from outlive.store.port import Append, Change
 from outlive.store.sqlite.connection import QUERIES
@@ -36,10 +36,7 @@ def prepare(secret: bytes, append: Append) -> Prepared:
     """
     authority, run = append.authority, {"tenant": append.authority.tenant, "run": append.authority.run}
     where = f"run {authority.run}"
-    try:
-        sealed = seal(secret, append.head, authority.epoch, append.drafts)
-    except UnicodeEncodeError as error:
-        raise NotSerialisable(what="an entry", where=where, why="it has half of a surrogate pair") from error
+    sealed = seal(secret, append.head, authority.epoch, append.drafts)
     blobs = blob_parameters(append, sealed.blobs, [entry.blob for entry in sealed.entries])
     update: Parameters = {
         **run, "epoch": authority.epoch, "token": authority.token, "seq": append.head.seq, "next_seq": sealed.head.seq,
@@ -85,9 +82,12 @@ def blob_parameters(
 
 
 def execute(database: sqlite3.Connection, prepared: Prepared, now: int) -> Head:
-    """Store it inside the open transaction. Raises LeaseLost when authority or head do not match."""
+    """Store it inside the open transaction.
+
+    Raises LeaseLost when authority or head do not match, WrongState for a change that would leave an ended status.
+    """
     if database.execute(QUERIES[prepared.statement], {**prepared.update, "now": now}).rowcount != 1:
-        raise LeaseLost(run=prepared.authority.run, epoch=prepared.authority.epoch)
+        raise _refusal(database, prepared)
     for blob in prepared.blobs:
         database.execute(QUERIES["add_blob"], {**blob, "now": now})
     for entry in prepared.entries:
@@ -101,6 +101,15 @@ def execute(database: sqlite3.Connection, prepared: Prepared, now: int) -> Head:
     if prepared.divergence is not None:
         database.execute(QUERIES["put_divergence"], {**prepared.divergence, "now": now})
     return prepared.head
+
+
+def _refusal(database: sqlite3.Connection, prepared: Prepared) -> LeaseLost | WrongState:
+    """Why no row was changed."""
+    run = prepared.authority.run
+    row = database.execute(QUERIES["find_authority"], prepared.update).fetchone()
+    if row is None or row["next_seq"] != prepared.update["seq"]:
+        return LeaseLost(run=run, epoch=prepared.authority.epoch)
+    return WrongState(run=run, status=row["status"], wanted=f"it has ended and cannot be {prepared.update['status']}")
 
 
 def _change(change: Change, where: str) -> Parameters:

@@ -73,7 +73,8 @@ set
 where tenant = :tenant and id = :run and epoch = :epoch and token = :token and next_seq = :seq;
 
 -- name: append_and_change
--- The same comparison; the status changes and the authority ends. The reason why a run ended is not written over.
+-- The same comparison; the status changes and the authority ends. A run that has ended keeps its status, and the time
+-- and the reason of its end are not written over.
 update run
 set
     next_seq = :next_seq,
@@ -87,13 +88,15 @@ set
     detail = case when ended_at is null then :detail else detail end,
     wake_at = case when :status = 'waiting' then :wake_at end,
     ready_at = case when :status = 'ready' then :now end,
-    ended_at = case when :ended then coalesce(ended_at, :now) end,
+    ended_at = coalesce(ended_at, case when :ended then :now end),
     token = null,
     owner = null,
     lease_ms = null,
     renewed_at = null,
     expires_at = null
-where tenant = :tenant and id = :run and epoch = :epoch and token = :token and next_seq = :seq;
+where
+    tenant = :tenant and id = :run and epoch = :epoch and token = :token and next_seq = :seq
+    and (ended_at is null or status = :status);
 
 -- name: take_message
 -- The row stays, so that a second message with the sender's key is known.
@@ -289,7 +292,8 @@ where
     and (status <> 'running' or expires_at <= :now);
 
 -- name: control
--- A claim that leaves the status as it is; only a running run has a lease.
+-- A claim that leaves the status as it is; only a running run has a lease. `:only` (null: any) and `:unless_live` say
+-- which runs are left alone, decided here because they may have changed since somebody read them.
 update run
 set
     epoch = epoch + 1,
@@ -301,7 +305,10 @@ set
     next_seq = :next_seq,
     head = :head,
     updated_at = :now
-where tenant = :tenant and id = :run and epoch = :epoch and next_seq = :seq;
+where
+    tenant = :tenant and id = :run and epoch = :epoch and next_seq = :seq
+    and (:only is null or status in (select value from json_each(:only)))
+    and (not :unless_live or status <> 'running' or expires_at <= :now);
 
 -- name: find_authority
 -- The row, if epoch and token are still the caller's.

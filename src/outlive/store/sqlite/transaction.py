@@ -32,6 +32,10 @@ _CHANGES = {
     sqlite3.SQLITE_DROP_TABLE: 0,
     sqlite3.SQLITE_ALTER_TABLE: 1,
     sqlite3.SQLITE_CREATE_TRIGGER: 1,
+    # What is temporary comes before what is stored, where a statement of ours names a table.
+    sqlite3.SQLITE_CREATE_TEMP_TABLE: 0,
+    sqlite3.SQLITE_CREATE_TEMP_VIEW: 0,
+    sqlite3.SQLITE_CREATE_TEMP_TRIGGER: 1,
 }
 
 
@@ -51,6 +55,7 @@ class OwnTransaction:
         self._lane = Connections(connect, store=store, name="transaction", threads=1)
         self._held = ExitStack()
         self._open = True
+        self._rolled_back: Exception | None = None
 
     def is_open(self) -> bool:
         """Whether the write lock is, or is about to be, held."""
@@ -64,9 +69,12 @@ class OwnTransaction:
         self._refuse_ended()
 
         def run(database: sqlite3.Connection) -> list[tuple[object, ...]] | sqlite3.Error:
+            self._refuse_outside(database)
             try:
                 return [tuple(row) for row in database.execute(sql, tuple(parameters))]
             except sqlite3.Error as error:
+                if not database.in_transaction:
+                    self._rolled_back = error
                 return error
 
         answer = await self._run(run)
@@ -103,7 +111,10 @@ class OwnTransaction:
     def _commit(self, database: sqlite3.Connection, prepared: Prepared, now: int | None) -> Head:
         database.set_authorizer(None)
         try:
+            # Outside of the transaction each statement of the append would be a commit of its own.
+            self._refuse_outside(database)
             head = execute(database, prepared, self._at(now, clock(database)))
+            self._refuse_outside(database)
         except sqlite3.Error as error:
             self._release(database)
             raise translated(error, self._store) from error
@@ -137,9 +148,21 @@ class OwnTransaction:
         finally:
             self._turnstile.close()
 
+    def _refuse_outside(self, database: sqlite3.Connection) -> None:
+        """On the lane, where it is known what the call before this one has done: it may have ended the transaction."""
+        if not database.in_transaction:
+            raise self._has_ended()
+
     def _refuse_ended(self) -> None:
         if not self._open:
-            raise Refused(what="a call in a transaction that has ended", why="an append ends it; begin another one")
+            raise self._has_ended()
+
+    def _has_ended(self) -> Refused:
+        why = "an append ends it"
+        if self._rolled_back is not None:
+            # Some errors do (`or rollback`, `raise(rollback)`, a full disk), and their caller may go on.
+            why = f"a statement rolled it back ({self._rolled_back}), so nothing can be committed with what it wrote"
+        return Refused(what="a call in a transaction that has ended", why=f"{why}; begin another one")
 
 
 def _authorise(action: int, first: str | None, second: str | None, database: str | None, trigger: str | None) -> int:

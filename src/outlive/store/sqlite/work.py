@@ -12,7 +12,7 @@ from outlive.log.entry import Draft, Sealed, seal
 from outlive.log.kinds import ClaimedBy, Started, draft
 from outlive.model.errors import StoreUnavailable
 from outlive.model.ids import Owner, RunId, Tenant
-from outlive.model.run import Authority, Head, NewRun, RunRow
+from outlive.model.run import Authority, Head, NewRun, RunRow, Status
 from outlive.store.port import (
     Append,
     Attention,
@@ -47,6 +47,20 @@ class _Taking:
     candidate: _Candidate
     token: str
     sealed: Sealed
+
+
+@dataclass(frozen=True, slots=True)
+class _Control:
+    """A claim that leaves the status as it is; with `authority`, only while that is still the run's."""
+
+    tenant: Tenant
+    run: RunId
+    owner: Owner
+    lease_ms: int
+    why: ClaimWhy
+    authority: Authority | None = None
+    only: frozenset[Status] | None = None
+    unless_live: bool = False
 
 
 class SQLiteWork(Base):
@@ -95,12 +109,22 @@ class SQLiteWork(Base):
     async def again(
         self, authority: Authority, *, owner: Owner, lease_ms: int, now: int | None = None
     ) -> Claimed | None:
-        return await self._control(authority.tenant, authority.run, owner, lease_ms, now, "again", authority)
+        control = _Control(authority.tenant, authority.run, owner, lease_ms, "again", authority)
+        return await self._control(control, now)
 
     async def seize(
-        self, tenant: Tenant, run: RunId, *, owner: Owner, lease_ms: int, now: int | None = None
+        self,
+        tenant: Tenant,
+        run: RunId,
+        *,
+        owner: Owner,
+        lease_ms: int,
+        only: frozenset[Status] | None = None,
+        unless_live: bool = False,
+        now: int | None = None,
     ) -> Claimed | None:
-        return await self._control(tenant, run, owner, lease_ms, now, "control", None)
+        control = _Control(tenant, run, owner, lease_ms, "control", only=only, unless_live=unless_live)
+        return await self._control(control, now)
 
     def renew(self, owner: Owner, held: Sequence[Authority], lease_ms: int, *, now: int | None = None) -> Renewed:
         named = [
@@ -191,36 +215,35 @@ class SQLiteWork(Base):
         sealed = seal(await self.key(row.tenant), row.head, row.epoch + 1, [draft(fact, at=at)])
         return _Taking(candidate, self._clock.token(), sealed)
 
-    async def _control(
-        self,
-        tenant: Tenant,
-        run: RunId,
-        owner: Owner,
-        lease_ms: int,
-        now: int | None,
-        why: ClaimWhy,
-        authority: Authority | None,
-    ) -> Claimed | None:
+    async def _control(self, control: _Control, now: int | None) -> Claimed | None:
+        tenant, run = control.tenant, control.run
         if await self._read(lambda database: find_run(database, tenant, run)) is None:
             return None
         secret, token = await self.key(tenant), self._clock.token()
-        fact = ClaimedBy(owner=owner, why=why)
-        blank = draft(fact, at=0)
+        blank = draft(ClaimedBy(owner=control.owner, why=control.why), at=0)
 
         # An owner that appends all the time would win each race between reading and setting, so this one claim reads
         # and seals its single entry inside the transaction.
         def take(database: sqlite3.Connection, clock: int) -> Claimed | None:
             now_ = self._at(now, clock)
+            authority = control.authority
             row = find_run(database, tenant, run) if authority is None else _held(database, authority)
             if row is None:
                 return None
             sealed = seal(secret, row.head, row.epoch + 1, [replace(blank, at=now_)])
-            parameters = {**_claim_parameters(row, sealed, token, owner, lease_ms), "now": now_}
+            parameters = {
+                **_claim_parameters(row, sealed, token, control.owner, control.lease_ms),
+                "now": now_,
+                "only": None if control.only is None else rows.to_json(sorted(control.only)),
+                "unless_live": control.unless_live,
+            }
             if database.execute(QUERIES["control"], parameters).rowcount != 1:
                 return None
             database.execute(QUERIES["add_entry"], rows.entry_parameters(tenant, run, sealed.entries[0]))
             after = find_run(database, tenant, run)
-            return None if after is None else Claimed(Authority(tenant, run, after.epoch, token), after, why, now_)
+            if after is None:
+                return None
+            return Claimed(Authority(tenant, run, after.epoch, token), after, control.why, now_)
 
         return await self._write(take)
 

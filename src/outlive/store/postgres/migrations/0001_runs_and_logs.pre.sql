@@ -1,0 +1,227 @@
+-- Runs, their logs, and what belongs to them. Times are bigint milliseconds since 1970 by the database's clock; what the
+-- chain covers is text, so that its bytes come back unchanged. Tenant is the leading key of everything that belongs to a
+-- run. Names are compared byte by byte, so that every process locks runs in one order.
+
+create table {schema}.tenant (
+    id text collate "C" primary key,
+    key bytea not null,
+    created_at bigint not null
+);
+
+-- `token` is null when nobody may append. `owner`, `lease_ms`, `renewed_at` and `expires_at` are the lease of a running
+-- run. `ready_at` is since when a ready run waits for a worker. Half of each page is left free: an append and a renewal
+-- change no column that an index has, and find room for the new version of the row beside the old one.
+create table {schema}.run (
+    tenant text collate "C" not null,
+    id text collate "C" not null,
+    agent text collate "C" not null,
+    version text not null,
+    status text not null,
+    epoch bigint not null,
+    token text,
+    next_seq bigint not null,
+    head bytea not null,
+    created_at bigint not null,
+    updated_at bigint not null,
+    input_digest text not null,
+    origin text collate "C" not null,
+    queue text collate "C" not null,
+    priority bigint not null,
+    owner text,
+    lease_ms bigint,
+    renewed_at bigint,
+    expires_at bigint,
+    ready_at bigint,
+    wake_at bigint,
+    deadline_at bigint,
+    paused_at bigint,
+    ended_at bigint,
+    reason text not null default '',
+    detail text not null default '',
+    lapses bigint not null default 0,
+    prologue_seq bigint,
+    window_seq bigint,
+    principal text not null default '',
+    purpose text not null default '',
+    grants text not null default '',
+    identity text,
+    root text,
+    parent text,
+    rolls_back text,
+    phase text not null default '',
+    pin text,
+    traceparent text not null default '',
+    labels text not null default '{}',
+    primary key (tenant, id)
+) with (fillfactor = 50);
+
+-- One index per way to be claimable, each with only the runs that are: ended and sleeping runs cost a claim nothing.
+create index run_ready on {schema}.run (queue, agent, priority desc, ready_at)
+where status = 'ready' and paused_at is null;
+create index run_timer on {schema}.run (agent, wake_at)
+where status = 'waiting' and paused_at is null and wake_at is not null;
+create index run_diverged on {schema}.run (agent, priority desc, id)
+where status = 'blocked' and reason in ('diverged', 'undecodable') and paused_at is null;
+create index run_running on {schema}.run (tenant, id) where status = 'running';
+create index run_deadline on {schema}.run (deadline_at) where deadline_at is not null and ended_at is null;
+-- Not led by the tenant: on a table without statistics it would be as good as the key, to find one run by.
+create index run_created on {schema}.run (created_at, id, tenant);
+create index run_parent on {schema}.run (tenant, parent) where parent is not null;
+create index run_identity on {schema}.run (tenant, identity) where identity is not null;
+
+create table {schema}.entry (
+    tenant text collate "C" not null,
+    run_id text collate "C" not null,
+    seq bigint not null,
+    epoch bigint not null,
+    kind text not null,
+    version bigint not null,
+    at bigint not null,
+    scope text not null,
+    key text not null,
+    body text not null,
+    payload text,
+    blob bytea,
+    data_class text not null default '',
+    key_id text not null default '',
+    digest bytea not null,
+    primary key (tenant, run_id, seq)
+);
+
+create table {schema}.blob (
+    tenant text collate "C" not null,
+    address bytea not null,
+    payload text not null,
+    data_class text not null default '',
+    key_id text not null default '',
+    created_at bigint not null,
+    primary key (tenant, address)
+);
+
+create table {schema}.operation (
+    position bigint generated always as identity,
+    tenant text collate "C" not null,
+    run_id text collate "C" not null,
+    id text collate "C" not null,
+    call text not null,
+    tool text not null,
+    effect text not null,
+    key text not null,
+    digest text not null,
+    arguments text not null,
+    status text not null,
+    attempt bigint not null,
+    epoch bigint not null,
+    first_sent_at bigint not null,
+    updated_at bigint not null,
+    not_before bigint not null default 0,
+    outcome text,
+    error text not null default '',
+    how text not null default '',
+    notes text not null default '{}',
+    duplicates bigint not null default 0,
+    data_class text not null default '',
+    key_id text not null default '',
+    primary key (tenant, id)
+);
+create index operation_of_run on {schema}.operation (tenant, run_id, position);
+create index operation_in_doubt on {schema}.operation (tenant, updated_at) where status in ('pending', 'unknown');
+
+-- Whoever does not own the run writes here. A row is read until an append takes it (`taken_seq`), and stays to dedupe.
+create table {schema}.inbox (
+    id bigint generated always as identity primary key,
+    tenant text collate "C" not null,
+    run_id text collate "C" not null,
+    topic text not null,
+    sender_key text not null,
+    body text not null,
+    at bigint not null,
+    taken_seq bigint,
+    data_class text not null default '',
+    key_id text not null default '',
+    unique (tenant, run_id, topic, sender_key)
+);
+create index inbox_unread on {schema}.inbox (tenant, run_id, id) where taken_seq is null;
+
+create table {schema}.worker (
+    owner text collate "C" primary key,
+    pid bigint not null,
+    serves text not null,
+    started_at bigint not null,
+    seen_at bigint not null
+);
+
+create table {schema}.divergence (
+    tenant text collate "C" not null,
+    run_id text collate "C" not null,
+    code text collate "C" not null,
+    report text not null,
+    at bigint not null,
+    primary key (tenant, run_id, code)
+);
+
+-- For people. Their columns do not change.
+
+create view {schema}.who_owns_it as
+select
+    run.tenant,
+    run.id as run,
+    run.agent,
+    run.version,
+    run.status,
+    run.owner,
+    worker.pid,
+    run.epoch,
+    to_char(to_timestamp(run.renewed_at / 1000) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as renewed,
+    to_char(to_timestamp(run.expires_at / 1000) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as lease_ends
+from {schema}.run
+left join {schema}.worker on worker.owner = run.owner
+where run.ended_at is null;
+
+create view {schema}.what_has_it_done as
+select
+    operation.tenant,
+    operation.run_id as run,
+    operation.id as operation,
+    operation.tool,
+    operation.effect,
+    operation.arguments,
+    operation.status,
+    operation.attempt,
+    operation.outcome,
+    operation.error,
+    operation.how,
+    operation.key as idempotency_key,
+    to_char(to_timestamp(operation.first_sent_at / 1000) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as first_sent,
+    to_char(to_timestamp(operation.updated_at / 1000) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as updated
+from {schema}.operation;
+
+create view {schema}.what_is_it_waiting_for as
+select
+    run.tenant,
+    run.id as run,
+    run.agent,
+    run.status,
+    case
+        when run.paused_at is not null then 'an operator, who paused it'
+        when run.status = 'ready' then 'a worker that serves ' || run.agent
+        when run.status = 'running' then 'its owner, or a takeover when the lease has ended'
+        when run.status = 'blocked' then 'a person: ' || run.reason
+        when run.reason <> '' then run.reason
+        when run.wake_at is not null then 'a timer'
+        else 'a message'
+    end as waits_for,
+    run.detail,
+    to_char(
+        to_timestamp(coalesce(run.paused_at, run.updated_at) / 1000) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'
+    ) as since,
+    to_char(
+        to_timestamp(coalesce(run.wake_at, run.expires_at) / 1000) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'
+    ) as until,
+    to_char(to_timestamp(run.deadline_at / 1000) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as deadline,
+    (
+        select count(*) from {schema}.inbox
+        where inbox.tenant = run.tenant and inbox.run_id = run.id and inbox.taken_seq is null
+    ) as unread
+from {schema}.run
+where run.ended_at is null;

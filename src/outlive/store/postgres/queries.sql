@@ -1,0 +1,586 @@
+-- Every statement about runs. Decisions (which status may follow, what is poison) are not made here: a statement
+-- compares and sets, reads a range, or tells what is due. Names are those of the other stores.
+--
+-- Written in for braces when they are loaded: `{schema}`; `{now}`, the time given or that of the database as the
+-- statement began; `{moment}`, the same as it is reached, after waiting for locks; `{durably}`, which makes the commit
+-- reach the disk whatever the connection was set to. Rows go in as JSON, one parameter for each kind of row: that is
+-- cheaper than one array for each column.
+--
+-- A write is one statement and one round trip: `append`, `claim`, `add_run` and `renew` begin it with common table
+-- expressions, and those that read `accepted` (add_entry, add_blob, put_operation, take_message, forgive,
+-- put_divergence) are added where there is something for them to do; connection.sql has how it ends.
+
+-- name: clock
+-- Milliseconds since 1970 by the database's clock.
+select (extract(epoch from clock_timestamp()) * 1000)::bigint;
+
+-- name: find_key
+-- The digest key of a tenant.
+select key from {schema}.tenant where id = %(tenant)s;
+
+-- name: add_key
+-- Keys never change: the first one stays.
+insert into {schema}.tenant (id, key, created_at) values (%(tenant)s, %(key)s, {moment})
+on conflict do nothing
+returning {durably};
+
+-- name: add_run
+-- A second start of the same id changes nothing. Differs: the beginning of one statement.
+with accepted as (
+    insert into {schema}.run (
+        tenant, id, agent, version, status, epoch, next_seq, head, created_at, updated_at, input_digest, origin, queue,
+        priority, ready_at, deadline_at, principal, purpose, identity, root, labels
+    )
+    select
+        %(tenant)s, %(run)s, %(agent)s, %(version)s, 'ready', 0, %(next_seq)s, %(head)s, at, at, %(input_digest)s,
+        %(run)s, %(queue)s, %(priority)s, at, at + %(deadline_ms)s::bigint, %(principal)s, %(purpose)s,
+        %(identity)s, %(run)s, %(labels)s
+    from (select {moment} as at) as moment
+    on conflict do nothing
+    returning *, id as run, 1::bigint as place, created_at as at, 0::bigint as seq, {durably}
+);
+
+-- name: find_run
+-- One row of a run.
+select * from {schema}.run where tenant = %(tenant)s and id = %(run)s;
+
+-- name: find_runs
+-- Newest first; an empty parameter matches everything.
+select * from {schema}.run
+where
+    tenant = %(tenant)s
+    and (cardinality(%(statuses)s::text[]) = 0 or status = any(%(statuses)s::text[]))
+    and (%(agent)s::text = '' or agent = %(agent)s)
+    and (%(reason)s::text = '' or reason = %(reason)s)
+    and not exists (
+        select 1 from json_each_text(%(labels)s::json) as wanted
+        where run.labels::json ->> wanted.key is distinct from wanted.value
+    )
+order by created_at desc, id desc
+limit %(limit)s;
+
+-- name: add_entry
+-- The primary key refuses a second entry at the same place. Differs: a part of one statement, for several runs.
+insert into {schema}.entry (
+    tenant, run_id, seq, epoch, kind, version, at, scope, key, body, payload, blob, data_class, key_id, digest
+)
+select
+    accepted.tenant, accepted.run, given.seq, given.epoch, given.kind, given.version, given.at, given.scope, given.key,
+    given.body, given.payload, decode(given.blob, 'hex'), given.data_class, given.key_id, decode(given.digest, 'hex')
+from json_to_recordset(%(entries)s::json) as given (
+    place bigint, seq bigint, epoch bigint, kind text, version bigint, at bigint, scope text, key text, body text,
+    payload text, blob text, data_class text, key_id text, digest text
+)
+join accepted on accepted.place = given.place;
+
+-- name: add_blob
+-- The same content under the same key is stored once. Differs: in the order of addresses, so that two appends with the
+-- same blobs wait for each other in one order.
+insert into {schema}.blob (tenant, address, payload, data_class, key_id, created_at)
+select
+    accepted.tenant, decode(given.address, 'hex'), given.payload, given.data_class, given.key_id, accepted.at
+from json_to_recordset(%(blobs)s::json) as given (
+    place bigint, address text, payload text, data_class text, key_id text
+)
+join accepted on accepted.place = given.place
+order by accepted.tenant, given.address
+on conflict do nothing;
+
+-- name: append
+-- Authority (epoch and token) and the end of the log, compared for equality. A run that is not returned was not ours.
+-- Differs: several runs in one statement; their rows are locked in the order of their ids before they are compared,
+-- so that no two statements wait for each other crosswise and what is compared is what is then written over.
+with given as materialized (
+    select * from json_to_recordset(%(appends)s::json) as given (
+        place bigint, tenant text, run text, epoch bigint, token text, seq bigint, next_seq bigint, head text,
+        now bigint, progress boolean, turn boolean
+    )
+),
+locked as materialized (
+    select run.tenant, run.id, run.epoch, run.token, run.next_seq, given.place
+    from {schema}.run
+    join given on given.tenant = run.tenant and given.run = run.id
+    order by run.tenant, run.id
+    for no key update of run
+),
+accepted as (
+    update {schema}.run
+    set
+        next_seq = given.next_seq,
+        head = decode(given.head, 'hex'),
+        updated_at = coalesce(given.now, {moment}),
+        lapses = case when given.progress then 0 else run.lapses end,
+        prologue_seq = case when given.turn then coalesce(run.prologue_seq, given.seq) else run.prologue_seq end,
+        window_seq = case when given.turn then given.seq else run.window_seq end
+    from locked
+    join given on given.place = locked.place
+    where
+        run.tenant = locked.tenant and run.id = locked.id
+        and locked.epoch = given.epoch and locked.token = given.token and locked.next_seq = given.seq
+    returning run.tenant, run.id as run, given.place, given.seq, run.updated_at as at, {durably}
+);
+
+-- name: append_and_change
+-- The same comparison; where a status is given it changes and the authority ends. A run that has ended keeps its status,
+-- and the time and the reason of its end are not written over. Differs: runs that only append may be in the same
+-- statement.
+with given as materialized (
+    select * from json_to_recordset(%(appends)s::json) as given (
+        place bigint, tenant text, run text, epoch bigint, token text, seq bigint, next_seq bigint, head text,
+        now bigint, progress boolean, turn boolean, status text, reason text, detail text, wake_at bigint,
+        ended boolean
+    )
+),
+locked as materialized (
+    select run.tenant, run.id, run.epoch, run.token, run.next_seq, run.status, run.ended_at, given.place
+    from {schema}.run
+    join given on given.tenant = run.tenant and given.run = run.id
+    order by run.tenant, run.id
+    for no key update of run
+),
+accepted as (
+    update {schema}.run
+    set
+        next_seq = given.next_seq,
+        head = decode(given.head, 'hex'),
+        updated_at = coalesce(given.now, {moment}),
+        lapses = case when given.progress then 0 else run.lapses end,
+        prologue_seq = case when given.turn then coalesce(run.prologue_seq, given.seq) else run.prologue_seq end,
+        window_seq = case when given.turn then given.seq else run.window_seq end,
+        status = coalesce(given.status, run.status),
+        reason = case when given.status is null or run.ended_at is not null then run.reason else given.reason end,
+        detail = case when given.status is null or run.ended_at is not null then run.detail else given.detail end,
+        wake_at = case
+            when given.status is null then run.wake_at
+            when given.status = 'waiting' then given.wake_at
+        end,
+        ready_at = case
+            when given.status is null then run.ready_at
+            when given.status = 'ready' then coalesce(given.now, {moment})
+        end,
+        ended_at = coalesce(run.ended_at, case when given.ended then coalesce(given.now, {moment}) end),
+        token = case when given.status is null then run.token end,
+        owner = case when given.status is null then run.owner end,
+        lease_ms = case when given.status is null then run.lease_ms end,
+        renewed_at = case when given.status is null then run.renewed_at end,
+        expires_at = case when given.status is null then run.expires_at end
+    from locked
+    join given on given.place = locked.place
+    where
+        run.tenant = locked.tenant and run.id = locked.id
+        and locked.epoch = given.epoch and locked.token = given.token and locked.next_seq = given.seq
+        and (given.status is null or locked.ended_at is null or locked.status = given.status)
+    returning run.tenant, run.id as run, given.place, given.seq, run.updated_at as at, {durably}
+);
+
+-- name: take_message
+-- The row stays, so that a second message with the sender's key is known.
+update {schema}.inbox set taken_seq = accepted.seq
+from json_to_recordset(%(messages)s::json) as given (place bigint, id bigint)
+join accepted on accepted.place = given.place
+where
+    inbox.id = given.id and inbox.tenant = accepted.tenant and inbox.run_id = accepted.run
+    and inbox.taken_seq is null;
+
+-- name: put_operation
+-- The record of an operation follows the entry of the same commit.
+insert into {schema}.operation as operation (
+    tenant, run_id, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at, updated_at,
+    not_before, outcome, error, how, notes, duplicates
+)
+select
+    accepted.tenant, accepted.run, given.id, given.call, given.tool, given.effect, given.key, given.digest,
+    given.arguments, given.status, given.attempt, given.epoch, given.first_sent_at, given.updated_at, given.not_before,
+    given.outcome, given.error, given.how, given.notes, given.duplicates
+from json_to_recordset(%(operations)s::json) as given (
+    place bigint, number bigint, id text, call text, tool text, effect text, key text, digest text, arguments text,
+    status text, attempt bigint, epoch bigint, first_sent_at bigint, updated_at bigint, not_before bigint,
+    outcome text, error text, how text, notes text, duplicates bigint
+)
+join accepted on accepted.place = given.place
+order by accepted.tenant, accepted.run, given.number
+on conflict (tenant, id) do update set
+    call = excluded.call,
+    tool = excluded.tool,
+    effect = excluded.effect,
+    key = excluded.key,
+    digest = excluded.digest,
+    arguments = excluded.arguments,
+    status = excluded.status,
+    attempt = excluded.attempt,
+    epoch = excluded.epoch,
+    first_sent_at = excluded.first_sent_at,
+    updated_at = excluded.updated_at,
+    not_before = excluded.not_before,
+    outcome = excluded.outcome,
+    error = excluded.error,
+    how = excluded.how,
+    notes = excluded.notes,
+    duplicates = excluded.duplicates
+where operation.run_id = excluded.run_id;
+
+-- name: find_operation
+-- One operation by its full id.
+select * from {schema}.operation where tenant = %(tenant)s and id = %(operation)s;
+
+-- name: find_operations
+-- The operations of a run, in the order of their first intent.
+select * from {schema}.operation where tenant = %(tenant)s and run_id = %(run)s order by position;
+
+-- name: put_divergence
+-- The last report of a build counts.
+insert into {schema}.divergence (tenant, run_id, code, report, at)
+select accepted.tenant, accepted.run, given.code, given.report, accepted.at
+from json_to_recordset(%(divergences)s::json) as given (place bigint, code text, report text)
+join accepted on accepted.place = given.place
+on conflict (tenant, run_id, code) do update set report = excluded.report, at = excluded.at;
+
+-- name: forgive
+-- A person asked to try again: no build is known to fail. Differs: it spares what the same append reports, because the
+-- parts of one statement have no order.
+delete from {schema}.divergence
+using json_to_recordset(%(forgiven)s::json) as given (place bigint, spared text), accepted
+where
+    accepted.place = given.place and divergence.tenant = accepted.tenant and divergence.run_id = accepted.run
+    and divergence.code is distinct from given.spared;
+
+-- name: find_divergences
+-- Which builds cannot continue a run.
+select code, report from {schema}.divergence where tenant = %(tenant)s and run_id = %(run)s order by at, code;
+
+-- name: window
+-- What replay needs: the prologue, then the current turn. Its cost does not grow with the turns between them.
+select
+    entry.seq, entry.epoch, entry.kind, entry.version, entry.at, entry.scope, entry.key, entry.body,
+    coalesce(entry.payload, blob.payload), encode(entry.blob, 'hex'), entry.data_class, entry.key_id, entry.digest
+from {schema}.run
+join {schema}.entry on entry.tenant = run.tenant and entry.run_id = run.id
+    and entry.seq < coalesce(run.prologue_seq, run.next_seq)
+left join {schema}.blob on blob.tenant = entry.tenant and blob.address = entry.blob
+where run.tenant = %(tenant)s and run.id = %(run)s
+union all
+select
+    entry.seq, entry.epoch, entry.kind, entry.version, entry.at, entry.scope, entry.key, entry.body,
+    coalesce(entry.payload, blob.payload), encode(entry.blob, 'hex'), entry.data_class, entry.key_id, entry.digest
+from {schema}.run
+join {schema}.entry on entry.tenant = run.tenant and entry.run_id = run.id
+    and entry.seq >= run.window_seq
+left join {schema}.blob on blob.tenant = entry.tenant and blob.address = entry.blob
+where run.tenant = %(tenant)s and run.id = %(run)s
+order by 1;
+
+-- name: entries
+-- A stretch of a log, with payloads.
+select
+    entry.seq, entry.epoch, entry.kind, entry.version, entry.at, entry.scope, entry.key, entry.body,
+    coalesce(entry.payload, blob.payload), encode(entry.blob, 'hex'), entry.data_class, entry.key_id, entry.digest
+from {schema}.entry
+left join {schema}.blob on blob.tenant = entry.tenant and blob.address = entry.blob
+where entry.tenant = %(tenant)s and entry.run_id = %(run)s and entry.seq > %(after)s
+order by entry.seq
+limit %(limit)s;
+
+-- name: claimable_ready
+-- Ready runs of each queue and agent, in the order in which they are due. Differs, as do the other ways to be
+-- claimable: all agents at once, because the five ways go as one statement; divergences are counted run by run, so that the
+-- planner walks the index in its order and stops at the limit, which it does not for `not exists`.
+select ready.*, ready.ready_at as due
+from unnest(%(agents)s::text[], %(codes)s::text[]) as served (agent, code)
+cross join unnest(%(queues)s::text[]) as asked (queue)
+cross join lateral (
+    select * from {schema}.run
+    where
+        run.status = 'ready' and run.paused_at is null and run.queue = asked.queue and run.agent = served.agent
+        and (run.deadline_at is null or run.deadline_at > {now})
+        and (%(tenants)s::text[] is null or run.tenant = any(%(tenants)s::text[]))
+        and (
+            select count(*) from {schema}.divergence
+            where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = served.code
+        ) < 1
+    order by run.priority desc, run.ready_at
+    limit %(limit)s
+) as ready;
+
+-- name: claimable_by_timer
+-- Waiting runs of each agent whose time has come.
+select timed.*, timed.wake_at as due
+from unnest(%(agents)s::text[], %(codes)s::text[]) as served (agent, code)
+cross join lateral (
+    select * from {schema}.run
+    where
+        run.status = 'waiting' and run.paused_at is null and run.agent = served.agent and run.wake_at <= {now}
+        and run.queue = any(%(queues)s::text[])
+        and (run.deadline_at is null or run.deadline_at > {now})
+        and (%(tenants)s::text[] is null or run.tenant = any(%(tenants)s::text[]))
+        and (
+            select count(*) from {schema}.divergence
+            where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = served.code
+        ) < 1
+    order by run.priority desc, run.wake_at
+    limit %(limit)s
+) as timed;
+
+-- name: claimable_by_message
+-- Waiting and blocked runs with an unread row. It starts from the unread rows: a wake-up is a condition, so that it
+-- cannot be lost between a sender and a run that goes to sleep.
+select told.*, unread.due
+from (
+    select tenant, run_id, min(at) as due from {schema}.inbox where taken_seq is null group by tenant, run_id
+) as unread
+cross join lateral (
+    select * from {schema}.run where run.tenant = unread.tenant and run.id = unread.run_id limit 1
+) as told
+join unnest(%(agents)s::text[], %(codes)s::text[]) as served (agent, code) on served.agent = told.agent
+where
+    told.status in ('waiting', 'blocked') and told.paused_at is null
+    and told.queue = any(%(queues)s::text[])
+    and (told.deadline_at is null or told.deadline_at > {now})
+    and (%(tenants)s::text[] is null or told.tenant = any(%(tenants)s::text[]))
+    and (
+        select count(*) from {schema}.divergence
+        where divergence.tenant = told.tenant and divergence.run_id = told.id and divergence.code = served.code
+    ) < 1
+order by told.priority desc, unread.due
+limit %(limit)s;
+
+-- name: claimable_by_build
+-- Runs of each agent that other builds could not continue and this one has not tried.
+select diverged.*, diverged.updated_at as due
+from unnest(%(agents)s::text[], %(codes)s::text[]) as served (agent, code)
+cross join lateral (
+    select * from {schema}.run
+    where
+        run.status = 'blocked' and run.reason in ('diverged', 'undecodable') and run.paused_at is null
+        and run.agent = served.agent
+        and run.queue = any(%(queues)s::text[])
+        and (run.deadline_at is null or run.deadline_at > {now})
+        and (%(tenants)s::text[] is null or run.tenant = any(%(tenants)s::text[]))
+        and (
+            select count(*) from {schema}.divergence
+            where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = served.code
+        ) < 1
+    order by run.priority desc, run.updated_at
+    limit %(limit)s
+) as diverged;
+
+-- name: claimable_by_lapse
+-- Running runs that this worker has watched and whose lease has expired.
+select lapsed.*, lapsed.expires_at as due
+from unnest(%(watched_tenants)s::text[], %(watched_runs)s::text[], %(watched_epochs)s::bigint[])
+    as watched (tenant, run, epoch)
+cross join lateral (
+    select * from {schema}.run where run.tenant = watched.tenant and run.id = watched.run limit 1
+) as lapsed
+join unnest(%(agents)s::text[], %(codes)s::text[]) as served (agent, code) on served.agent = lapsed.agent
+where
+    lapsed.epoch = watched.epoch
+    and lapsed.status = 'running' and lapsed.expires_at <= {now} and lapsed.paused_at is null
+    and lapsed.queue = any(%(queues)s::text[])
+    and (lapsed.deadline_at is null or lapsed.deadline_at > {now})
+    and (%(tenants)s::text[] is null or lapsed.tenant = any(%(tenants)s::text[]))
+    and (
+        select count(*) from {schema}.divergence
+        where divergence.tenant = lapsed.tenant and divergence.run_id = lapsed.id and divergence.code = served.code
+    ) < 1
+order by lapsed.priority desc, lapsed.expires_at
+limit %(limit)s;
+
+-- name: claim
+-- Epoch and next_seq show that nobody was faster; a lease may have been renewed since it was read. Differs: several runs
+-- in one statement; a run that somebody else is just writing to is left out, not waited for.
+with given as materialized (
+    select * from json_to_recordset(%(claims)s::json) as given (
+        place bigint, tenant text, run text, epoch bigint, token text, seq bigint, next_seq bigint, head text,
+        status text, lapse boolean
+    )
+),
+locked as materialized (
+    select
+        run.tenant, run.id, run.epoch, run.next_seq, run.status, run.paused_at, run.expires_at, given.place,
+        {moment} as at
+    from {schema}.run
+    join given on given.tenant = run.tenant and given.run = run.id
+    order by run.tenant, run.id
+    for no key update of run skip locked
+),
+accepted as (
+    update {schema}.run
+    set
+        status = 'running',
+        epoch = run.epoch + 1,
+        token = given.token,
+        owner = %(owner)s,
+        lease_ms = %(lease_ms)s,
+        renewed_at = locked.at,
+        expires_at = locked.at + %(lease_ms)s,
+        next_seq = given.next_seq,
+        head = decode(given.head, 'hex'),
+        updated_at = locked.at,
+        wake_at = null,
+        ready_at = null,
+        reason = '',
+        detail = '',
+        lapses = run.lapses + given.lapse::int
+    from locked
+    join given on given.place = locked.place
+    where
+        run.tenant = locked.tenant and run.id = locked.id
+        and locked.epoch = given.epoch and locked.next_seq = given.seq and locked.status = given.status
+        and locked.paused_at is null and (locked.status <> 'running' or locked.expires_at <= locked.at)
+    returning run.*, run.id as run, given.place, given.seq, locked.at, {durably}
+);
+
+-- name: control
+-- A claim that leaves the status as it is; only a running run has a lease. `only` (null: any) and `unless_live` say
+-- which runs are left alone. Differs: the beginning of one statement, after `find_authority` or `lock_run`.
+with accepted as (
+    update {schema}.run
+    set
+        epoch = epoch + 1,
+        token = %(token)s,
+        owner = case status when 'running' then %(owner)s end,
+        lease_ms = case status when 'running' then %(lease_ms)s::bigint end,
+        renewed_at = case status when 'running' then %(now)s::bigint end,
+        expires_at = case status when 'running' then %(now)s::bigint + %(lease_ms)s::bigint end,
+        next_seq = %(next_seq)s,
+        head = %(head)s,
+        updated_at = %(now)s::bigint
+    where
+        tenant = %(tenant)s and id = %(run)s and epoch = %(epoch)s and next_seq = %(seq)s
+        and (%(only)s::text[] is null or status = any(%(only)s::text[]))
+        and (not %(unless_live)s or status <> 'running' or expires_at <= %(now)s::bigint)
+    returning *, id as run, 1::bigint as place, updated_at as at, %(seq)s::bigint as seq, {durably}
+);
+
+-- name: find_authority
+-- The row, if epoch and token are still the caller's. Differs: it waits for whoever is writing to the run, and keeps
+-- others from it until the claim that follows has committed.
+select *, {moment} as moment from {schema}.run
+where tenant = %(tenant)s and id = %(run)s and epoch = %(epoch)s and token = %(token)s
+for no key update;
+
+-- name: renew
+-- Authorities, locked in the order of their ids. A run that does not run has no lease to extend, but it may still be
+-- ours. Differs: all in one statement, with `see_worker` and `has_unread` as parts of it.
+with given as materialized (
+    select * from json_to_recordset(%(held)s::json) as given (
+        place bigint, tenant text, run text, epoch bigint, token text
+    )
+),
+locked as materialized (
+    select run.tenant, run.id, run.epoch, run.token, given.place
+    from {schema}.run
+    join given on given.tenant = run.tenant and given.run = run.id
+    where run.epoch = given.epoch and run.token = given.token
+    order by run.tenant, run.id
+    for no key update of run
+),
+kept as (
+    update {schema}.run
+    set
+        renewed_at = case run.status when 'running' then {moment} end,
+        expires_at = case run.status when 'running' then {moment} + %(lease_ms)s::bigint end,
+        lease_ms = case run.status when 'running' then %(lease_ms)s::bigint end
+    from locked
+    where run.tenant = locked.tenant and run.id = locked.id
+        and run.epoch = locked.epoch and run.token = locked.token
+    returning run.tenant, run.id as run, locked.place, {durably}
+);
+
+-- name: has_unread
+-- Whether something waits in a run's inbox.
+select exists (
+    select 1 from {schema}.inbox
+    where inbox.tenant = kept.tenant and inbox.run_id = kept.run and inbox.taken_seq is null
+);
+
+-- name: see_worker
+-- The sign of life that comes with a renewal.
+update {schema}.worker set seen_at = {moment} where owner = %(owner)s;
+
+-- name: put_worker
+-- An announcement, or a new one of the same worker.
+insert into {schema}.worker (owner, pid, serves, started_at, seen_at)
+values (%(owner)s, %(pid)s, %(serves)s, %(started_at)s, {moment})
+on conflict (owner) do update set pid = excluded.pid, serves = excluded.serves, seen_at = excluded.seen_at;
+
+-- name: drop_worker
+-- A worker that leaves in good order.
+delete from {schema}.worker where owner = %(owner)s;
+
+-- name: drop_silent_workers
+-- Workers that were killed never leave: their rows go a day after the last sign of life. Differs: not those that
+-- another worker is just dropping.
+delete from {schema}.worker
+where owner in (select owner from {schema}.worker where seen_at < {now} - 86400000 for update skip locked);
+
+-- name: find_workers
+-- Who gave a sign of life since.
+select * from {schema}.worker where seen_at >= {now} - %(within_ms)s order by started_at, owner;
+
+-- name: overdue
+-- Running runs that were not renewed for a third of their lease.
+select tenant, id, epoch, renewed_at, lease_ms from {schema}.run
+where status = 'running' and renewed_at + lease_ms / 3 <= {now}
+order by expires_at
+limit %(limit)s;
+
+-- name: past_deadline
+-- Runs that have not ended in time and have no owner who could end them.
+select tenant, id from {schema}.run
+where deadline_at <= {now} and ended_at is null and (status <> 'running' or expires_at <= {now})
+order by deadline_at
+limit %(limit)s;
+
+-- name: late
+-- Ended runs that were sent something since.
+select unread.tenant, unread.run_id
+from (select distinct tenant, run_id from {schema}.inbox where taken_seq is null) as unread
+cross join lateral (
+    select ended_at from {schema}.run where run.tenant = unread.tenant and run.id = unread.run_id limit 1
+) as told
+where told.ended_at is not null
+limit %(limit)s;
+
+-- name: next_wake
+-- How long until the earliest timer. It goes from agent to agent along the index: one step for each agent, not for each
+-- run.
+with recursive sleeping (agent) as (
+    select min(agent) from {schema}.run where status = 'waiting' and paused_at is null and wake_at is not null
+    union all
+    select (
+        select min(run.agent) from {schema}.run
+        where
+            run.agent > sleeping.agent and run.status = 'waiting' and run.paused_at is null
+            and run.wake_at is not null
+    )
+    from sleeping
+    where sleeping.agent is not null
+)
+select greatest(0, min((
+    select min(run.wake_at) from {schema}.run
+    where
+        run.agent = sleeping.agent and run.status = 'waiting' and run.paused_at is null
+        and run.wake_at is not null
+)) - {now})
+from sleeping
+where sleeping.agent is not null
+having count(*) > 0;
+
+-- name: add_message
+-- No row is added for a run that does not exist, or for a key that the sender has used. The run's row is not touched.
+insert into {schema}.inbox (tenant, run_id, topic, sender_key, body, at)
+select %(tenant)s, %(run)s, %(topic)s, %(sender_key)s, %(body)s, {moment}
+where exists (select 1 from {schema}.run where tenant = %(tenant)s and id = %(run)s)
+on conflict do nothing
+returning {durably};
+
+-- name: run_exists
+-- Tells an unknown run from a known message.
+select exists (select 1 from {schema}.run where tenant = %(tenant)s and id = %(run)s);
+
+-- name: unread
+-- All rows that no append has taken, in order of arrival.
+select topic, sender_key, body, id, at from {schema}.inbox
+where tenant = %(tenant)s and run_id = %(run)s and taken_seq is null
+order by id;

@@ -1,0 +1,70 @@
+"""What people and other processes read and write beside the log."""
+
+from __future__ import annotations
+
+from outlive.model.errors import UnknownRun
+from outlive.model.ids import OperationId, RunId, Tenant
+from outlive.model.operation import OperationRow
+from outlive.model.run import RunRow
+from outlive.store.port import Divergence, Message, RunFilter
+from outlive.store.postgres import rows
+from outlive.store.postgres.base import Base
+from outlive.store.postgres.migrate import unsafe_settings
+
+
+class PostgresRecords(Base):
+    """The port's `Records`; its contract is there."""
+
+    async def now(self) -> int:
+        found, manual = await self._read_tuples(self._sql["clock"], {}), self._at(None)
+        return int(found[0][0]) if manual is None else manual
+
+    async def run(self, tenant: Tenant, run: RunId) -> RunRow | None:
+        found = await self._read(self._sql["find_run"], {"tenant": tenant, "run": run})
+        return rows.run_row(found[0]) if found else None
+
+    async def runs(self, tenant: Tenant, which: RunFilter) -> list[RunRow]:
+        parameters: rows.Parameters = {
+            "tenant": tenant,
+            "statuses": list(which.statuses),
+            "agent": which.agent,
+            "reason": which.reason,
+            "labels": rows.to_json(which.labels),
+            "limit": which.limit,
+        }
+        return [rows.run_row(row) for row in await self._read(self._sql["find_runs"], parameters)]
+
+    async def operations(self, tenant: Tenant, run: RunId) -> list[OperationRow]:
+        found = await self._read(self._sql["find_operations"], {"tenant": tenant, "run": run})
+        return [rows.operation_row(row) for row in found]
+
+    async def operation(self, tenant: Tenant, operation: OperationId) -> OperationRow | None:
+        found = await self._read(self._sql["find_operation"], {"tenant": tenant, "operation": operation})
+        return rows.operation_row(found[0]) if found else None
+
+    async def post(self, message: Message, *, now: int | None = None) -> bool:
+        parameters: rows.Parameters = {
+            "tenant": message.tenant,
+            "run": message.run,
+            "topic": message.topic,
+            "sender_key": message.sender_key,
+            "body": message.body,
+            "now": self._at(now),
+        }
+        rows.check_text(parameters, f"a message to run {message.run}")
+        if await self._write(self._sql["add_message"], parameters):
+            return True
+        if not (await self._read_tuples(self._sql["run_exists"], parameters))[0][0]:
+            raise UnknownRun(run=message.run)
+        return False
+
+    async def unread(self, tenant: Tenant, run: RunId) -> list[Message]:
+        found = await self._read(self._sql["unread"], {"tenant": tenant, "run": run})
+        return [rows.message(tenant, run, row) for row in found]
+
+    async def divergences(self, tenant: Tenant, run: RunId) -> list[Divergence]:
+        found = await self._read_tuples(self._sql["find_divergences"], {"tenant": tenant, "run": run})
+        return [Divergence(code, report) for code, report in found]
+
+    async def durability(self) -> list[str]:
+        return unsafe_settings(dict(await self._read_tuples(self._sql["settings"], {})))

@@ -1,0 +1,144 @@
+"""A transaction of the user's own, on a connection for itself.
+
+It ends exactly once: by the commit of the append that joins it, or by a rollback, which a cancelled caller cannot skip.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import TupleRow
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from outlive.model.errors import Refused
+from outlive.model.ids import Tenant
+from outlive.model.run import Head
+from outlive.store.port import Append
+from outlive.store.postgres.append import prepare, refusals, statement
+from outlive.store.postgres.connection import Place, Statements, translated, unavailable
+
+# A worker that is stopped inside would keep others waiting for what it has locked.
+IDLE_MS = 10_000
+
+_OURS = ["run", "entry", "blob", "operation", "inbox", "worker", "divergence", "tenant", "migration"]
+_LEADING = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.S)
+_CONTROL = re.compile(
+    r"(?:abort|begin|commit|end|start|prepare\s+transaction|rollback(?!\s+(?:(?:work|transaction)\s+)?to\b)"
+    r"|set(?!\s+local\b|\s+constraints\b)|reset|discard|listen|deallocate)\b",
+    re.I,
+)
+
+
+class OwnTransaction:
+    """The port's `Transaction`; its contract is there. The user's SQL may not end it, nor write our tables."""
+
+    def __init__(
+        self,
+        pool: AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]],
+        place: Place,
+        sql: Statements,
+        *,
+        key: Callable[[Tenant], Awaitable[bytes]],
+        at: Callable[[int | None], int | None],
+        wait: float,
+    ) -> None:
+        self._pool, self._place, self._sql, self._key, self._at, self._wait = pool, place, sql, key, at, wait
+        self._connection: psycopg.AsyncConnection[TupleRow] | None = None
+        self._before: dict[str, int] = {}
+        self._open = True
+
+    def is_open(self) -> bool:
+        """Whether it has begun, or is about to, and has not ended."""
+        return self._open
+
+    async def begin(self) -> None:
+        """Take a connection of the pool. Raises StoreUnavailable."""
+        try:
+            self._connection = connection = await self._pool.getconn()
+            await begin(connection, self._sql, wait=self._wait, idle_ms=IDLE_MS)
+            self._before = await self._written(connection)
+        except PoolTimeout as error:
+            raise unavailable(self._place, f"no connection within {self._wait:g} s") from error
+        except psycopg.Error as error:
+            raise translated(error, self._place.name) from error
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
+        connection = self._usable()
+        if _CONTROL.match(_LEADING.sub("", sql, count=1)):
+            raise Refused(what=f"{sql.strip().split(maxsplit=1)[0]!r} in a transaction", why="its append ends it")
+        # In a pipeline a string is one statement: a second one, which might end the transaction, is an error.
+        async with connection.pipeline() as pipeline:
+            cursor = await connection.execute(sql.encode(), tuple(parameters) or None)
+            await pipeline.sync()
+            return list(await cursor.fetchall()) if cursor.description is not None else []
+
+    async def append(self, append: Append, *, now: int | None = None) -> Head:
+        connection = self._usable()
+        prepared = prepare(await self._key(append.authority.tenant), append, self._at(now))
+        try:
+            if connection.info.transaction_status == TransactionStatus.INERROR:
+                raise Refused(
+                    what="an append", why="a statement of its transaction failed, so that PostgreSQL will not commit it"
+                )
+            await self._refuse_foreign_writes(connection)
+            query, parameters = statement(self._sql, [prepared])
+            [refusal] = refusals([prepared], await (await connection.execute(query, parameters)).fetchall())
+            if refusal is not None:
+                raise refusal
+        except psycopg.Error as error:
+            raise translated(error, self._place.name) from error
+        else:
+            await self._commit(connection)
+            return prepared.head
+        finally:
+            self._open = False
+
+    async def end(self) -> None:
+        """Roll back what is not committed and give the connection back."""
+        self._open = False
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            if connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+                await connection.execute(self._sql["rollback"])
+        except psycopg.Error:
+            # Closed, it is rolled back as well.
+            await connection.close()
+        finally:
+            await self._pool.putconn(connection)
+
+    async def _refuse_foreign_writes(self, connection: psycopg.AsyncConnection[TupleRow]) -> None:
+        for table, number in (await self._written(connection)).items():
+            if number != self._before.get(table, 0):
+                raise Refused(what=f"a write to the store's table {table!r}", why="only the store writes there")
+
+    async def _written(self, connection: psycopg.AsyncConnection[TupleRow]) -> dict[str, int]:
+        parameters = {"schema": self._place.schema, "tables": _OURS}
+        return dict(await (await connection.execute(self._sql["written"], parameters)).fetchall())
+
+    async def _commit(self, connection: psycopg.AsyncConnection[TupleRow]) -> None:
+        try:
+            await connection.execute(self._sql["commit"])
+        except psycopg.IntegrityError as error:
+            raise Refused(
+                what="the transaction", why=f"a deferred constraint of its own does not hold: {error}"
+            ) from error
+        except psycopg.Error as error:
+            raise translated(error, self._place.name, wrote=True) from error
+
+    def _usable(self) -> psycopg.AsyncConnection[TupleRow]:
+        if not self._open or self._connection is None:
+            raise Refused(what="a call in a transaction that has ended", why="an append ends it; begin another one")
+        return self._connection
+
+
+async def begin(connection: psycopg.AsyncConnection[TupleRow], sql: Statements, *, wait: float, idle_ms: int) -> None:
+    """Begin a transaction of more than one statement, in one round trip. Raises what the driver raises."""
+    limits = {"wait_ms": str(round(wait * 1000)), "idle_ms": str(idle_ms)}
+    async with connection.pipeline():
+        await connection.execute(sql["begin"])
+        await connection.execute(sql["set_up"], limits)

@@ -1,0 +1,287 @@
+"""The queue, leases and workers. A claim reads what it could have and prepares it; one statement then compares and
+sets, and leaves out what somebody else was faster to take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from psycopg.rows import DictRow, dict_row
+
+from outlive.log.entry import Draft, Sealed, seal
+from outlive.log.kinds import ClaimedBy, Started, draft
+from outlive.model.errors import StoreUnavailable
+from outlive.model.ids import Owner, RunId, Tenant
+from outlive.model.run import Authority, Head, NewRun, RunRow, Status
+from outlive.store.port import Append, Attention, Claim, Claimed, ClaimWhy, Overdue, Renewed, WorkerRow
+from outlive.store.postgres import rows
+from outlive.store.postgres.append import blob_parameters
+from outlive.store.postgres.base import Base, Connection
+from outlive.store.postgres.transaction import begin
+
+NOBODY = Head(0, b"")
+
+
+@dataclass(frozen=True, slots=True)
+class _Taking:
+    """A claim of one run, ready to be sent."""
+
+    row: RunRow
+    why: ClaimWhy
+    token: str
+    sealed: Sealed
+
+
+class PostgresWork(Base):
+    """The port's `Work`; its contract is there."""
+
+    async def start(self, run: NewRun, *, now: int | None = None) -> RunRow:
+        known = {"tenant": run.tenant, "run": run.id}
+        rows.check_text(known, f"run {run.id}")
+        if found := await self._read(self._sql["find_run"], {**known}):
+            return rows.run_row(found[0])
+        query, parameters = await self._starting(run, now)
+        added = await self._write(query, parameters)
+        # None added: somebody else was faster.
+        found = added or await self._read(self._sql["find_run"], {**known})
+        if not found:
+            raise StoreUnavailable(store=self.name, why=f"run {run.id} has gone as it was started")
+        return rows.run_row(found[0])
+
+    async def claim(self, claim: Claim, *, now: int | None = None) -> list[Claimed]:
+        found = await self._candidates(claim, now)
+        if not found:
+            return []
+        taking = [await self._sealed(row, claim) for row in found]
+        query = self._sql.built("claim", ("add_entry",), "accepted_rows")
+        accepted = {
+            row["place"]: row for row in await self._write(query, _claim_parameters(taking, claim, self._at(now)))
+        }
+        return [_claimed(accepted[place], one) for place, one in enumerate(taking, start=1) if place in accepted]
+
+    async def again(
+        self, authority: Authority, *, owner: Owner, lease_ms: int, now: int | None = None
+    ) -> Claimed | None:
+        held: rows.Parameters = {
+            "tenant": authority.tenant, "run": authority.run, "epoch": authority.epoch, "token": authority.token,
+            "only": None, "unless_live": False,
+        }  # fmt: skip
+        return await self._control("find_authority", held, ClaimedBy(owner=owner, why="again"), lease_ms, now)
+
+    async def seize(
+        self,
+        tenant: Tenant,
+        run: RunId,
+        *,
+        owner: Owner,
+        lease_ms: int,
+        only: frozenset[Status] | None = None,
+        unless_live: bool = False,
+        now: int | None = None,
+    ) -> Claimed | None:
+        named: rows.Parameters = {
+            "tenant": tenant, "run": run, "only": None if only is None else sorted(only), "unless_live": unless_live,
+        }  # fmt: skip
+        return await self._control("lock_run", named, ClaimedBy(owner=owner, why="control"), lease_ms, now)
+
+    def renew(self, owner: Owner, held: Sequence[Authority], lease_ms: int, *, now: int | None = None) -> Renewed:
+        return self._connected().renewals.renew(owner, held, lease_ms, self._at(now))
+
+    async def overdue(self, *, limit: int = 1000, now: int | None = None) -> list[Overdue]:
+        found = await self._read_tuples(self._sql["overdue"], {"now": self._at(now), "limit": limit})
+        return [Overdue(*row) for row in found]
+
+    async def attention(self, *, limit: int = 100, now: int | None = None) -> list[Attention]:
+        parameters: rows.Parameters = {"now": self._at(now), "limit": limit}
+        past = await self._read_tuples(self._sql["past_deadline"], parameters)
+        late = await self._read_tuples(self._sql["late"], parameters)
+        found = [Attention(tenant, run, "deadline") for tenant, run in past]
+        found += [Attention(tenant, run, "late") for tenant, run in late]
+        return found[:limit]
+
+    async def next_wake(self, *, now: int | None = None) -> int | None:
+        found = await self._read_tuples(self._sql["next_wake"], {"now": self._at(now)})
+        return int(found[0][0]) if found else None
+
+    async def announce(self, worker: WorkerRow, *, now: int | None = None) -> None:
+        parameters: rows.Parameters = {
+            "owner": worker.owner,
+            "pid": worker.pid,
+            "serves": rows.to_json(dict(worker.serves)),
+            "started_at": worker.started_at,
+            "now": self._at(now),
+        }
+        await self._write(self._sql["put_worker"], parameters)
+        await self._write(self._sql["drop_silent_workers"], parameters)
+
+    async def leave(self, owner: Owner) -> None:
+        await self._write(self._sql["drop_worker"], {"owner": owner})
+
+    async def workers(self, *, within_ms: int, now: int | None = None) -> list[WorkerRow]:
+        found = await self._read(self._sql["find_workers"], {"within_ms": within_ms, "now": self._at(now)})
+        return [rows.worker_row(row) for row in found]
+
+    async def _starting(self, run: NewRun, now: int | None) -> tuple[bytes, rows.Parameters]:
+        at = self._at(now)
+        if at is None:
+            at = int((await self._read_tuples(self._sql["clock"], {}))[0][0])
+        secret = await self.key(run.tenant)
+        first = Append(Authority(run.tenant, run.id, 0, ""), NOBODY, (_started(run, at),))
+        sealed = seal(secret, NOBODY, 0, first.drafts)
+        entries = [{"place": 1, **rows.entry_parameters(entry)} for entry in sealed.entries]
+        blobs = blob_parameters(first, sealed.blobs, [entry.blob for entry in sealed.entries])
+        parameters = {**_run_parameters(run, sealed.head), "now": at}
+        rows.check_text(parameters, f"run {run.id}")
+        parameters["entries"] = rows.to_json(entries)
+        if blobs:
+            parameters["blobs"] = rows.to_json([{"place": 1, **blob} for blob in blobs])
+        parts = ("add_blob", "add_entry") if blobs else ("add_entry",)
+        return self._sql.built("add_run", parts, "accepted_rows"), parameters
+
+    async def _candidates(self, claim: Claim, now: int | None) -> list[DictRow]:
+        """Runs that may be claimed, best first."""
+        watched = sorted(claim.watched)
+        parameters: rows.Parameters = {
+            "now": self._at(now),
+            "limit": claim.limit,
+            "agents": list(claim.serves),
+            "codes": list(claim.serves.values()),
+            "queues": list(claim.queues),
+            "tenants": None if claim.tenants is None else list(claim.tenants),
+            "watched_tenants": [tenant for tenant, _, _ in watched],
+            "watched_runs": [run for _, run, _ in watched],
+            "watched_epochs": [epoch for _, _, epoch in watched],
+        }
+        found = await self._read(self._sql.claimable(watched=bool(watched)), parameters)
+        best: dict[tuple[str, str], DictRow] = {}
+        for row in found:
+            best.setdefault((row["tenant"], row["id"]), row)
+        return list(best.values())[: claim.limit]
+
+    async def _sealed(self, found: DictRow, claim: Claim) -> _Taking:
+        row = rows.run_row(found)
+        why: ClaimWhy = "takeover" if row.status == "running" else "start" if row.epoch == 0 else "resume"
+        fact = ClaimedBy(owner=claim.owner, why=why, code=claim.serves[row.agent])
+        sealed = seal(await self.key(row.tenant), row.head, row.epoch + 1, [draft(fact, at=found["moment"])])
+        return _Taking(row, why, self._clock.token(), sealed)
+
+    async def _control(
+        self, locking: str, named: rows.Parameters, fact: ClaimedBy, lease_ms: int, now: int | None
+    ) -> Claimed | None:
+        self._refuse_inside()
+        if not await self._read(self._sql["find_run"], named):
+            return None
+        tenant, token = Tenant(str(named["tenant"])), self._clock.token()
+        secret, blank = await self.key(tenant), draft(fact, at=0)
+
+        # An owner that appends all the time would win each race between reading and setting, so this one claim locks,
+        # seals its single entry, and sets. If the process is stopped in between, the server ends the transaction after
+        # a third of the lease.
+        async def take(connection: Connection) -> Claimed | None:
+            await begin(connection, self._sql, wait=self._wait, idle_ms=max(1, lease_ms // 3))
+            locked = connection.cursor(row_factory=dict_row)
+            found = await (await locked.execute(self._sql[locking], {**named, "now": self._at(now)})).fetchone()
+            if found is None:
+                await connection.execute(self._sql["rollback"])
+                return None
+            row = rows.run_row(found)
+            sealed = seal(secret, row.head, row.epoch + 1, [replace(blank, at=found["moment"])])
+            parameters = {**named, **_control_parameters(row, sealed, token, fact.owner, lease_ms, found["moment"])}
+            query = self._sql.built("control", ("add_entry",), "accepted_rows")
+            after = await (await locked.execute(query, parameters)).fetchone()
+            await connection.execute(self._sql["commit"])
+            if after is None:
+                return None
+            authority = Authority(row.tenant, row.id, row.epoch + 1, token)
+            return Claimed(authority, rows.run_row(after), _why(fact), found["moment"])
+
+        return await self._on_connection(take, wrote=True)
+
+
+def _why(fact: ClaimedBy) -> ClaimWhy:
+    return "again" if fact.why == "again" else "control"
+
+
+def _claim_parameters(taking: list[_Taking], claim: Claim, now: int | None) -> rows.Parameters:
+    claims: list[rows.Parameters] = []
+    entries: list[rows.Parameters] = []
+    for place, one in enumerate(taking, start=1):
+        row, sealed = one.row, one.sealed
+        claims.append(
+            {
+                "place": place,
+                "tenant": row.tenant,
+                "run": row.id,
+                "epoch": row.epoch,
+                "token": one.token,
+                "seq": row.head.seq,
+                "next_seq": sealed.head.seq,
+                "head": sealed.head.digest.hex(),
+                "status": row.status,
+                "lapse": one.why == "takeover",
+            }
+        )
+        entries.append({"place": place, **rows.entry_parameters(sealed.entries[0])})
+    return {
+        "claims": rows.to_json(claims),
+        "entries": rows.to_json(entries),
+        "owner": claim.owner,
+        "lease_ms": claim.lease_ms,
+        "now": now,
+    }
+
+
+def _claimed(accepted: DictRow, taking: _Taking) -> Claimed:
+    row = rows.run_row(accepted)
+    return Claimed(Authority(row.tenant, row.id, row.epoch, taking.token), row, taking.why, accepted["at"])
+
+
+def _control_parameters(
+    row: RunRow, sealed: Sealed, token: str, owner: str, lease_ms: int, now: int
+) -> rows.Parameters:
+    return {
+        "tenant": row.tenant,
+        "run": row.id,
+        "epoch": row.epoch,
+        "seq": row.head.seq,
+        "next_seq": sealed.head.seq,
+        "head": sealed.head.digest,
+        "token": token,
+        "owner": owner,
+        "lease_ms": lease_ms,
+        "now": now,
+        "entries": rows.to_json([{"place": 1, **rows.entry_parameters(sealed.entries[0])}]),
+    }
+
+
+def _started(run: NewRun, at: int) -> Draft:
+    fact = Started(
+        agent=run.agent,
+        version=run.version,
+        input_digest=run.input_digest,
+        principal=run.principal,
+        purpose=run.purpose,
+        identity=run.identity,
+        labels=run.labels,
+    )
+    return draft(fact, at=at, payload=run.input)
+
+
+def _run_parameters(run: NewRun, head: Head) -> rows.Parameters:
+    return {
+        "tenant": run.tenant,
+        "run": run.id,
+        "agent": run.agent,
+        "version": run.version,
+        "next_seq": head.seq,
+        "head": head.digest,
+        "input_digest": run.input_digest,
+        "queue": run.queue,
+        "priority": run.priority,
+        "deadline_ms": run.deadline_ms,
+        "principal": run.principal,
+        "purpose": run.purpose,
+        "identity": run.identity,
+        "labels": rows.to_json(run.labels),
+    }
