@@ -437,3 +437,23 @@ async def test_a_claim_leaves_out_what_has_changed_since_it_was_read(tmp_path: P
         assert await store.claim(replace(wish(), watched=frozenset([(DEFAULT_TENANT, RunId("r"), 1)]))) == []
         assert database.execute("select count(*) from entry where epoch > 1").fetchone() == (0,)
     await store.close()
+
+
+def remove_all(folder: Path) -> None:
+    for file in folder.glob("outlive.db*"):
+        file.unlink()
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+async def test_a_file_that_was_deleted_under_a_store_takes_no_more_writes(tmp_path: Path, replaced: bool) -> None:
+    """What is committed to a file without a name is lost with the process: effects would go on without a record."""
+    store = await opened(tmp_path / "outlive.db")
+    await store.start(new_run("r"))
+    remove_all(tmp_path)
+    if replaced:
+        await (await opened(tmp_path / "outlive.db")).close()
+    with pytest.raises(StoreUnavailable):
+        await store.start(new_run("s"))
+    with pytest.raises(StoreUnavailable, match="deleted or replaced"):
+        await asyncio.to_thread(store.renew, wish().owner, [], LEASE)
+    await store.close()

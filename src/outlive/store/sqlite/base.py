@@ -32,6 +32,7 @@ class Base:
         self._unsafe, self._synchronous = unsafe_durability, synchronous
         self._threads: tuple[Writer, Connections] | None = None
         self._keys: dict[Tenant, bytes] = {}
+        self._file: tuple[int, int] | None = None
 
     async def key(self, tenant: Tenant) -> bytes:
         """See `Records.key`."""
@@ -66,7 +67,7 @@ class Base:
     async def _write(self, work: Work[T], *, bare: bool = False) -> T:
         self._refuse_inside()
         request = Awaited(work, bare=bare)
-        self._connected()[0].put(request)
+        self._writer().put(request)
         return await request.future
 
     def _enter(self, is_open: Callable[[], bool]) -> None:
@@ -80,6 +81,14 @@ class Base:
                 why="it would wait for the lock that the transaction holds; leave the transaction first",
             )
 
+    def _writer(self) -> Writer:
+        """The writing thread. What is written to a file that nobody can open any more would be lost without a word."""
+        writer, _ = self._connected()
+        if self._file is not None and file_identity(self._path) != self._file:
+            why = "its file was deleted or replaced while it was open; restore it and start the worker again"
+            raise StoreUnavailable(store=self.name, why=why)
+        return writer
+
     def _connected(self) -> tuple[Writer, Connections]:
         if self._threads is None:
             raise StoreUnavailable(store=self.name, why="it is not open")
@@ -87,6 +96,15 @@ class Base:
 
     def _turnstile(self) -> Turnstile:
         return Turnstile(self._path.resolve(), store=self.name, wait=self._wait)
+
+
+def file_identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another that later has its name; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def clock(database: sqlite3.Connection) -> int:

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from outlive.model.clock import Clock
 from outlive.model.errors import SettingInvalid, StoreUnavailable, UnsafeDurability
+from outlive.store.sqlite.base import file_identity
 from outlive.store.sqlite.connection import (
     OLDEST,
     Synchronous,
@@ -68,6 +69,7 @@ class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords):
             prepare = Awaited(lambda database, _: self._set_up(database, turnstile), bare=True)
             writer.put(prepare)
             await prepare.future
+            self._file = file_identity(self._path)
         except BaseException:
             await self.close()
             raise

@@ -144,7 +144,7 @@ class SQLiteWork(Base):
             return Renewed(now_, frozenset(kept), frozenset(unread))
 
         request = Blocking(extend)
-        self._connected()[0].put(request, urgent=True)
+        self._writer().put(request, urgent=True)
         return request.result()
 
     async def overdue(self, *, limit: int = 1000, now: int | None = None) -> list[Overdue]:
