@@ -1,8 +1,8 @@
 """Named scopes: gather, map and first. Each branch is a scope of its own with a stable key, owned by its own task.
 
 When a branch fails (or wins), what user code is told is an entry of the scope that waits, in one commit with the
-cancellation of the branches that had not ended. An operation of theirs that may have been sent reaches its record
-first.
+cancellation of all that had not ended, branches of branches too. An operation that may have been sent reaches its
+record first. On replay a branch that was cancelled decides nothing: its own cancellation, or its parent's, is recorded.
 """
 
 from __future__ import annotations
@@ -44,26 +44,35 @@ class Branches:
         self._line = line
         shown = f"{self._ends}({', '.join(keys)})"
         with attempt.entering(shown, line) as scope:
+            _refuse_unwritable(keys, f"run.{self._ends}")
             digested = attempt.digest(_SEPARATOR.join(keys).encode())
-            key, call = attempt.consume(scope, "branches", self._ends, digested, shown, line)
-            if call is None:
-                await attempt.gate(scope)
-                fact = kinds.Opened(name=self._ends, digest=digested, shown=shown, branches=keys)
-                attempt.journal.buffer(Item(fact, scope.name, key))
-            if not keys:
-                return {}
-            self._begin(scope, key)
-            attempt.joins.append(self.moves)
+            scope.opening = True  # what is recorded of its branches comes before its own cancellation
             try:
-                return await self._join(scope, key, call)
+                key, call = attempt.consume(scope, "branches", self._ends, digested, shown, line)
+                if call is None:
+                    await attempt.gate(scope)
+                    fact = kinds.Opened(name=self._ends, digest=digested, shown=shown, branches=keys)
+                    attempt.journal.buffer(Item(fact, scope.name, key))
+                self._begin(scope, key, call)
             finally:
-                scope.joining = False
-                attempt.joins.remove(self.moves)
-                # What is unwound while a branch is in flight must not hide it: it still has to reach its record.
-                for child in self._children.values():
-                    if child.task is None or child.task.done():
-                        attempt.scopes.pop(child.name, None)
-                attempt.changed.set()
+                scope.opening = False
+            scope.consumed()
+            return await self._joined(scope, key, call) if keys else {}
+
+    async def _joined(self, scope: Scope, key: str, call: Call | None) -> dict[str, object]:
+        attempt = self._attempt
+        scope.joining = True
+        attempt.joins.append(self.moves)
+        try:
+            return await self._join(scope, key, call)
+        finally:
+            scope.joining, scope.branches = False, []
+            attempt.joins.remove(self.moves)
+            # What is unwound while a branch is in flight must not hide it: it still has to reach its record.
+            for child in self._children.values():
+                if child.task is None or child.task.done():
+                    attempt.scopes.pop(child.name, None)
+            attempt.changed.set()
 
     def moves(self) -> bool:
         """Whether it will go on by itself although no branch shows it: an end to deal with, or a place that is free."""
@@ -71,15 +80,31 @@ class Branches:
         free = self._queued > 0 and self._begun < self._limit
         return free or len(ended) == len(self._tasks) or (self._deciding and bool(ended - self._seen))
 
-    def _begin(self, scope: Scope, key: str) -> None:
-        scope.joining = True
+    def _begin(self, scope: Scope, key: str, call: Call | None) -> None:
         for name, start in self._starts.items():
-            child = self._attempt.open(branch_scope(key, name))
-            self._children[name] = child
-            task = asyncio.ensure_future(self._branch(child, start))
-            child.task = task
-            self._tasks[name] = task
+            child = self._children[name] = self._attempt.open(branch_scope(key, name))
+            child.above = scope
+            child.task = self._tasks[name] = asyncio.ensure_future(self._branch(child, start))
+            child.task.add_done_callback(_unwound)  # where all is unwound nobody else looks at how it ended
+        scope.branches = list(self._children.values())
+        if call is not None and call.joined is None:
+            self._reread(scope)
+        for child in scope.branches:
             child.consumed()
+
+    def _reread(self, scope: Scope) -> None:
+        """Branches that nothing of their own ended were cancelled with the scope that waits, or not at all.
+
+        Between the commit that cancels a scope and its being told, all of its branches may end, so that it goes on, or
+        others may be opened.
+        """
+        ended_here = scope.cursor.exhausted and scope.cursor.cancelled is not None
+        if not ended_here:
+            for child in scope.branches:
+                child.cursor.cancelled = None
+        elif all(child.cursor.cancelled is None for child in scope.branches):
+            for child in scope.branches:
+                child.cursor.cancelled = scope.cursor.cancelled
 
     async def _branch(self, child: Scope, start: Start) -> object:
         current.set(child)
@@ -118,10 +143,14 @@ class Branches:
             if decided is not None:
                 await asyncio.wait([self._tasks[decided]])
             await self._wait_all()
+            if scope.cancelled:
+                raise asyncio.CancelledError
         except asyncio.CancelledError:
+            self._deciding = False
+            self._attempt.changed.set()
             if scope.cancelled and not self._attempt.closed:
-                for child in self._children.values():
-                    child.cancel()
+                for child in scope.branches:
+                    child.cancel(scope.cursor.cancelled or "")
                 await self._wait_all()
             raise
         if decided is not None and self._ends == "first":
@@ -142,6 +171,9 @@ class Branches:
             done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
             for name, task in self._tasks.items():
                 if task not in done:
+                    continue
+                if self._children[name].cancelled and not _unwound(task):
+                    self._seen.add(name)
                     continue
                 self._pass_on(task)
                 if self._ends == "first" or task.exception() is not None:
@@ -166,21 +198,41 @@ class Branches:
 
     async def _record(self, scope: Scope, key: str, decided: str) -> None:
         how: Literal["failed", "won"] = "won" if self._ends == "first" else "failed"
-        open_still = [self._children[name] for name, task in self._tasks.items() if not task.done()]
-        why = f"{decided} {how}"
+        why, open_still = f"{decided} {how}", _open(scope)
         await self._attempt.journal.append(
             Item(kinds.Joined(branch=decided, how=how), scope.name, key),
-            *(Item(kinds.ScopeCancelled(why=why), child.name) for child in open_still),
+            *(Item(kinds.ScopeCancelled(why=why), one.name) for one in open_still if one.cursor.cancelled is None),
         )
-        for child in open_still:
-            child.cancel()
+        for child in scope.branches:
+            if child in open_still:
+                child.cancel(why)
 
     async def _wait_all(self) -> None:
         await asyncio.wait(self._tasks.values())
         for task in self._tasks.values():
-            error = None if task.cancelled() else task.exception()
-            if isinstance(error, Unwind):
+            error = _unwound(task)
+            if error is not None:
                 raise error
+
+
+def _open(scope: Scope) -> list[Scope]:
+    """All that has not ended below a scope."""
+    still = [child for child in scope.branches if child.task is not None and not child.task.done()]
+    return [*still, *(one for child in still for one in _open(child))]
+
+
+def _unwound(task: asyncio.Task[object]) -> Unwind | None:
+    error = None if task.cancelled() else task.exception()
+    return error if isinstance(error, Unwind) else None
+
+
+def _refuse_unwritable(names: list[str], what: str) -> None:
+    """Raise Refused for a key that no scope can be named by."""
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise Refused(what=f"{what} with the key {name!r}", why="a lone surrogate is no character") from None
 
 
 def unique(names: list[str], what: str) -> None:
