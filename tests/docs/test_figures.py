@@ -62,7 +62,7 @@ FIGURES = {
     "how soon a worker": [spoken(PACE.poll_least), spoken(PACE.poll_most)],
     "how soon `handle": [spoken(client._PAUSE_LEAST), spoken(client._PAUSE_MOST)],
     "payload in": [f"{entry.BLOB_BYTES // 1024} KiB"],
-    "id of a run": ["200" if "len(run) > 200" in inspect.getsource(outlive.Outlive.start) else "?"],
+    "id of a run": ["200" if "len(name) > 200" in inspect.getsource(outlive.Outlive.start) else "?"],
     "message and data": [f"{failures._LONGEST:,}"],
     "a call as it is shown": [str(replay._SHOWN)],
     "value of a secret": [str(scrubber.SHORTEST)],
