@@ -81,7 +81,7 @@ def test_the_longest_counts() -> None:
 def test_a_value_may_be_registered_again_under_another_name() -> None:
     made = scrubber(CANARY)
     made.register("other", CANARY)
-    assert made.scrub(CANARY) == "[secret bank/token]"
+    assert made.scrub(CANARY) == "[secret other]"
 
 
 @pytest.mark.parametrize("value", ["", "a", "abc"])
@@ -189,3 +189,10 @@ def timed(what: Callable[[], object]) -> float:
     began = time.perf_counter()
     what()
     return time.perf_counter() - began
+
+
+def test_the_last_name_given_counts_in_every_spelling() -> None:
+    scrubber = Scrubber()
+    scrubber.register("bank_token", 'hunter2"2')
+    scrubber.register("bank/token", 'hunter2"2')
+    assert scrubber.scrub('hunter2"2 and hunter2%222') == "[secret bank/token] and [secret bank/token]"

@@ -18,6 +18,7 @@ from outlive.model.clock import SystemClock
 from outlive.model.errors import (
     ChainBroken,
     CommitUnknown,
+    NotAStore,
     SchemaTooNew,
     SettingInvalid,
     StoreBusy,
@@ -457,3 +458,12 @@ async def test_a_file_that_was_deleted_under_a_store_takes_no_more_writes(tmp_pa
     with pytest.raises(StoreUnavailable, match="deleted or replaced"):
         await asyncio.to_thread(store.renew, wish().owner, [], LEASE)
     await store.close()
+
+
+async def test_a_file_of_somebody_else_is_named_and_left_alone(tmp_path: Path) -> None:
+    with raw(tmp_path / "outlive.db") as database:
+        database.execute("create table mine (a)")
+    with pytest.raises(NotAStore, match="it has table mine"):
+        await opened(tmp_path / "outlive.db")
+    with raw(tmp_path / "outlive.db") as database:
+        assert database.execute("select name from sqlite_master").fetchall() == [("mine",)]

@@ -31,17 +31,19 @@ class Scrubber:
         self._names: dict[str, str] = {}
 
     def register(self, name: str, value: str) -> None:
-        """Hide `value` from now on as `[secret name]`. Registering it again is free.
+        """Hide `value` from now on as `[secret name]`. Registering it again is free; the last name given counts.
 
         Raises SettingInvalid for a value under 4 characters: hiding it would mangle every text.
         """
-        if value in self._names:
+        if self._names.get(value) == name:
             return
         if len(value) < SHORTEST:
             why = f"a secret of under {SHORTEST} characters cannot be told from other text"
             raise SettingInvalid(name=name, value="…", source="secret", why=why)
         with self._lock:
-            self._names = {**dict.fromkeys(_spellings(value), name), **self._names, value: name}
+            spellings, before = _spellings(value), self._names.get(value)
+            others = {key: of for key, of in self._names.items() if key not in spellings or of != before}
+            self._names = {**dict.fromkeys(spellings, name), **others, value: name}
 
     @property
     def active(self) -> bool:
