@@ -12,9 +12,12 @@ from outlive.testing.clock import ManualClock
 from outlive.testing.store_suite import CASES, Case, run_case
 from tests.store.pooler import binary, pooled
 
-pytestmark = pytest.mark.skipif(
-    binary() is None and "CI" not in os.environ, reason="PgBouncer is not installed (Debian: pgbouncer)"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        binary() is None and "CI" not in os.environ, reason="PgBouncer is not installed (Debian: pgbouncer)"
+    ),
+]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from outlive.testing.store_suite import CASES, Case, run_case
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-@pytest.mark.parametrize("direct", ["yes", "no"])
+@pytest.mark.parametrize("direct", ["yes", pytest.param("no", marks=pytest.mark.long)])
 async def test_postgres(case: Case, direct: str, postgres: str) -> None:
     async def open_store(clock: ManualClock) -> Store:
         store = PostgresStore(place_of(f"{postgres}&direct={direct}"), clock=clock)
