@@ -78,13 +78,6 @@ async def find_later(op: Operation[Bank]) -> Happened[str] | DidNotHappen | Uncl
     return await find(op)
 
 
-async def find_declined(op: Operation[Bank]) -> Happened[str] | DidNotHappen | Unclear:
-    """A look-up may say that the outcome was a declared exception."""
-    if op.deps.booked.get(op.key) == "declined":
-        raise Declined(op.arguments["what"])
-    return await find(op)
-
-
 @app.tool(effect="read", retry=SOON)
 async def look(op: Operation[Bank], what: str) -> str:
     return f"saw {what}"
@@ -136,12 +129,10 @@ async def charge_second_time(op: Operation[Bank], what: str) -> str:
 
 
 @app.tool(
-    reconcile=find_declined, raises=(Declined,), settle_after=timedelta(seconds=5), timeout=timedelta(seconds=30),
-    retry=SOON,
+    reconcile=find, raises=(Declined,), settle_after=timedelta(seconds=5), timeout=timedelta(seconds=30), retry=SOON
 )  # fmt: skip
 async def charge_declined(op: Operation[Bank], what: str) -> str:
-    op.deps.acted[op.key] += 1
-    op.deps.booked[op.key] = "declined"
+    """What is declined has not happened: a look-up says so, and it is asked for again."""
     raise Declined(what)
 
 
@@ -445,11 +436,48 @@ async def catches_cancellation(run: Run[Bank], input: str) -> list[str]:
     return [name, str(value), await run.call(wire, input)]
 
 
+@app.agent()
+async def loses_with_branches(run: Run[Bank], input: str) -> list[str]:
+    """What the losing branch has opened is cancelled with it, wherever it is."""
+
+    async def deep(what: str) -> str:
+        return await one(run, what) + await run.call(charge_next_month, what)
+
+    async def loser() -> list[str]:
+        await run.gather(run.map(deep, [f"{input}/1", f"{input}/2"], key=str), run.call(charge_next_month, input))
+        return []
+
+    name, value = await run.first(fast=run.call(look_twice, input), loser=loser())
+    return [name, str(value), await run.call(put, input)]
+
+
+@app.agent()
+async def fails_in_several_branches(run: Run[Bank], input: str) -> str:
+    """One failure is caught in its branch, which then loses to another failure, and so does what has not failed."""
+
+    async def recovers() -> str:
+        try:
+            await run.gather(run.step(fails, 1), run.call(charge_next_month, f"{input}/1"))
+        except StepFailed:
+            return await run.call(charge, f"{input}/2") + await run.call(charge_next_month, f"{input}/3")
+        return "?"
+
+    async def late_failure() -> int:
+        await run.call(look_twice, input)
+        return await run.step(fails, 2)
+
+    try:
+        await run.gather(recovers(), run.gather(run.call(charge_next_month, f"{input}/4")), late_failure())
+    except StepFailed as error:
+        return await run.call(charge, error.message)
+    return "?"
+
+
 CORPUS: tuple[Agent[str, object], ...] = (
     steps, step_with_retry, read_tools, idempotent_tools, looked_up, looked_up_late, sent_second_time, declined,
     external, gives_up, transactional, gathers, gathers_with_store, branch_fails, maps, loses, turns,
     turns_with_branches, values, has_secret, ends_badly, has_finally, has_context, swallows_all, suppresses,
-    task_group, catches_cancellation,
+    task_group, catches_cancellation, loses_with_branches, fails_in_several_branches,
 )  # fmt: skip
 
 EQUAL: dict[str, Callable[[object, object], bool]] = {

@@ -130,7 +130,7 @@ class Send:
         if call is not None and call.sent is not None:
             status = call.sent.status
             await attempt.gate(self.scope, cancellable=status not in IN_DOUBT)
-            await inbox.take(attempt.journal)  # before it is sent again: somebody may know what became of it
+            await self._hear()
             if call.done or call.sent.status != status:
                 return call
         else:
@@ -156,6 +156,17 @@ class Send:
             self.scope.executing = False
             attempt.changed.set()
         return call
+
+    async def _hear(self) -> None:
+        """Before it is sent again: somebody may know what became of it."""
+        while True:
+            try:
+                await inbox.take(self.attempt.journal)
+                return
+            except StoreError as error:
+                log.warning("run %s: its inbox cannot be read, trying again: %s", self.attempt.journal.row.id, error)
+                await self.attempt.kit.clock.sleep(0.1)
+                await self.attempt.journal.grip.ensure()
 
     async def _intent(self, call: Call | None, window_s: float) -> None:
         attempt, now = self.attempt, self.attempt.kit.time.now()
