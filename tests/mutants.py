@@ -216,6 +216,48 @@ MUTANTS = [
         "false",
         f"{ENGINE}/test_replay.py -k heals",
     ),
+    Mutant(
+        "a call is sent late in a lease",
+        "engine/send.py",
+        "await attempt.journal.grip.ensure(kit.lease_s / 3)",
+        "await attempt.journal.grip.ensure()",
+        f"{ENGINE}/test_rules.py -k sent_late",
+    ),
+    Mutant(
+        "entries are appended past the safe deadline",
+        "engine/journal.py",
+        "            await self.grip.ensure()\n            if self._buffer",
+        "            if self._buffer",
+        f"{ENGINE}/test_rules.py -k appended_past",
+    ),
+    Mutant(
+        "the other side is given no time to act",
+        "engine/doubt.py",
+        "+ sent.timeout_ms + sent.settle_ms",
+        "+ sent.timeout_ms",
+        f"{ENGINE}/test_rules.py -k before_a_no_counts",
+    ),
+    Mutant(
+        "a value leaves its window with the turn after it",
+        "engine/journal.py",
+        "if self._buffer and any(isinstance(item.fact, kinds.Turn) for item in items):",
+        "if False:",
+        f"{ENGINE}/test_honesty.py -k beside_a_turn",
+    ),
+    Mutant(
+        "a word about one attempt settles another",
+        "engine/inbox.py",
+        "row.attempt != said.attempt or ",
+        "",
+        f"{ENGINE}/test_rules.py -k another_attempt",
+    ),
+    Mutant(
+        "a blocked run keeps an operation pending",
+        "engine/drive.py",
+        'left = doubts(journal.fold, self.kit.time.now(), "the run is blocked", lost=True)',
+        "left = list[Item]()",
+        f"{ENGINE}/test_rules.py -k nothing_pending",
+    ),
 ]
 
 
