@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import timedelta
 from pathlib import Path
 
 from outlive import Operation, Run
+from outlive.app.decide import retry_blocked
 from outlive.engine import inbox
-from outlive.model.ids import DEFAULT_TENANT, RunId
-from outlive.store.port import Message
+from outlive.engine.authority import DatabaseTime, Keeper
+from outlive.model.clock import SystemClock
+from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
+from outlive.store.port import Message, Renewed
 from tests.engine.rig import LEASE, Rig, rig_at
-from tests.engine.scenes import acts, crash_in_flight, pays
-from tests.engine.subject import RUN, act, add, base, begin, does
+from tests.engine.scenes import acts, control, crash_in_flight, lost, pays
+from tests.engine.subject import RUN, act, add, base, begin, does, subject
 
 
 async def _until_waiting(task: asyncio.Task[None]) -> None:
@@ -106,3 +110,41 @@ async def test_a_word_about_another_attempt_settles_nothing(rig: Rig) -> None:
     await rig.settle(worker)
     assert (await rig.row(RUN)).reason == "operation in doubt"
     assert (await rig.operations(RUN))[0].status == "unknown"
+
+
+async def test_all_blocked_runs_are_tried_again_however_many(rig: Rig) -> None:
+    does.tool, does.body = lost, acts
+    app = rig.app(base)
+    for number in range(120):
+        await app.start(subject, "task", id=f"r{number}")
+    worker = rig.worker(app)
+    await rig.settle(worker)
+    tried = await retry_blocked(control(rig), DEFAULT_TENANT, who="ada", why="a new release")
+    assert len(tried) == 120
+
+
+class Failing:
+    """A store whose first renewal fails in a way that no store should."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Semaphore(0)
+        self.times = 0
+
+    def renew(self, owner: Owner, held: object, lease_ms: int, *, now: int | None = None) -> Renewed:
+        self.times += 1
+        self.asked.release()
+        if self.times == 1:
+            raise MemoryError("once")
+        return Renewed(0, frozenset(), frozenset())
+
+
+async def test_the_thread_that_renews_outlives_any_error() -> None:
+    clock, store = SystemClock(), Failing()
+    keeper = Keeper(store, Owner("w"), 300, clock, DatabaseTime(clock))  # type: ignore[arg-type]  # it only renews
+    keeper.start(asyncio.get_running_loop())
+    try:
+        for _ in range(3):
+            assert await asyncio.to_thread(store.asked.acquire, timeout=10)
+    finally:
+        await asyncio.to_thread(keeper.stop)
+    assert store.times >= 3

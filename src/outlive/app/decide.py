@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Literal
 
 from outlive.app.registry import Registry
 from outlive.engine import inbox
 from outlive.engine.control import Control, find_operation
 from outlive.engine.failures import writable
-from outlive.model.errors import BadArguments, UndecodableEntry, UnknownRun
+from outlive.model.errors import BadArguments, LeaseLost, UndecodableEntry, UnknownRun, WrongState
 from outlive.model.ids import RunId, Tenant
 from outlive.model.operation import OperationRow
 from outlive.model.run import RunRow
 from outlive.store.port import RunFilter
+
+_ALL = 1_000_000
 
 Word = Literal["happened", "did-not-happen", "abandon"]
 
@@ -44,16 +47,17 @@ async def retry(control: Control, tenant: Tenant, run: str, *, who: str, why: st
 async def retry_blocked(
     control: Control, tenant: Tenant, *, who: str, why: str, reason: str = "", agent: str = ""
 ) -> list[RunRow]:
-    """Let all blocked runs (of a reason, of an agent) be tried again; returns those that were."""
+    """Let all runs that are blocked now (of a reason, of an agent) be tried again; returns those that were.
+
+    One that somebody else has claimed or retried meanwhile is left out.
+    """
+    which = RunFilter(statuses=("blocked",), agent=agent, reason=reason, limit=_ALL)
     done: list[RunRow] = []
-    while True:
-        which = RunFilter(statuses=("blocked",), agent=agent, reason=reason, limit=100)
-        found = [row for row in await control.store.runs(tenant, which) if row.id not in {one.id for one in done}]
-        if not found:
-            return done
-        for row in found:
+    for row in await control.store.runs(tenant, which):
+        with suppress(WrongState, LeaseLost):
             await control.retry(row, who=who, why=why)
             done.append(row)
+    return done
 
 
 async def _run(control: Control, tenant: Tenant, run: str) -> RunRow:
