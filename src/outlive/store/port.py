@@ -11,7 +11,7 @@ What stays true whatever the adapter:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -375,6 +375,3 @@ class Store(Log, Work, Records, Protocol):
     async def close(self) -> None:
         """Let calls in flight end, then disconnect."""
         ...
-
-
-Opener = Callable[[], Awaitable[Store]]
