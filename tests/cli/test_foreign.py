@@ -1,9 +1,7 @@
 """Files that are no store of ours: no verb changes them or leaves anything beside them, and each says why."""
 
-import os
-import shutil
 import sqlite3
-import tempfile
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -12,6 +10,7 @@ import pytest
 
 from outlive.cli import codes
 from tests.cli.conftest import Cli
+from tests.cli.waiting import Place
 
 READING = (
     ("ps",), ("show", "r1"), ("log", "r1"), ("retry", "r1"), ("retry", "--blocked"),
@@ -109,29 +108,26 @@ def test_reading_does_not_bring_a_schema_up_to_date(
 
 
 @contextmanager
-def nobody() -> Iterator[None]:
-    """Root may write anywhere; so be somebody who may not."""
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(65534)
+def closed(folder: Path) -> Iterator[Path]:
+    """A directory with a file system of its own, which takes the right to mount one."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
     try:
-        yield
+        yield folder
     finally:
-        os.seteuid(user)
+        subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_directory_that_cannot_be_written_to(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Path(tempfile.mkdtemp(dir="/tmp"))
-    try:
-        monkeypatch.chdir(place)
-        cli("start", "greet", "x", "--id", "r1")
-        place.chmod(0o555)
-        with nobody():
-            shown, started = cli("ps"), cli("start", "greet", "y")
-            fresh = cli("start", "greet", "y", "--store", "sqlite:///fresh.db")
-        for done in (shown, started, fresh):
-            assert done.exit_code == codes.ERROR, done.output
-            assert f"needs write access to {place} for its lock files" in done.stderr
-    finally:
-        place.chmod(0o755)
-        shutil.rmtree(place)
+def test_a_directory_that_cannot_be_written_to(place: Place) -> None:
+    with closed(place.path / "closed") as folder:
+        ours, fresh = (f"sqlite:///{folder}/{name}.db" for name in ("ours", "fresh"))
+        assert place.done("start", "greet", "x", "--id", "r1", "--store", ours)[0] == codes.OK
+        # Root may write where no permission says so; on a file system that is read-only nobody may.
+        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+        for verb, store in ((("ps",), ours), (("start", "greet", "y"), ours), (("start", "greet", "y"), fresh)):
+            code, shown = place.done(*verb, "--store", store)
+            assert code == codes.ERROR, shown
+            assert f"needs write access to {folder} for its lock files" in "\n".join(shown)
