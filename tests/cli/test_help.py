@@ -15,7 +15,12 @@ from tests.cli.conftest import ROOT, Cli
 from tests.cli.waiting import Place
 
 GROUP = get_command(app)
-VERBS = dict(getattr(GROUP, "commands", {}))
+COMMANDS = dict(getattr(GROUP, "commands", {}))
+VERBS = {
+    f"{name} {inner}".strip(): command
+    for name, outer in COMMANDS.items()
+    for inner, command in getattr(outer, "commands", {"": outer}).items()
+}
 PAGE = (ROOT / "docs" / "cli.md").read_text("utf-8")
 SECTIONS = dict(re.findall(r"^## outlive (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S))
 SHARED = {"--store", "--tenant", "--unsafe-durability", "--debug", "--help"}
@@ -26,34 +31,38 @@ def options(verb: str) -> set[str]:
 
 
 def test_there_are_the_verbs() -> None:
-    assert sorted(VERBS) == ["config", "log", "ps", "resolve", "retry", "run", "show", "start", "worker"]
+    verbs = ["config", "db check", "db init", "db upgrade", "log", "ps", "resolve", "retry", "run", "show", "start"]
+    assert sorted(VERBS) == [*verbs, "worker"]
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_help_tells_of_every_option_with_an_example(cli: Cli, verb: str) -> None:
-    done = cli(verb, "--help")
+    done = cli(*verb.split(), "--help")
     assert done.exit_code == 0
     assert [one for one in options(verb) if one not in done.output] == []
     assert all(parameter.help for parameter in VERBS[verb].params if parameter.name != "help")
     assert f"outlive {verb}" in done.output.partition("Examples:")[2]
-    assert SHARED - {"--help"} <= options(verb)
+    assert SHARED - {"--help"} - ({"--tenant"} if verb.startswith("db ") else set()) <= options(verb)
 
 
 def test_help_tells_of_every_verb_and_exit_code(cli: Cli) -> None:
     shown = cli("--help").output
-    assert [verb for verb in VERBS if not re.search(rf"^  {verb} ", shown, re.M)] == []
+    assert [verb for verb in COMMANDS if not re.search(rf"^  {verb} ", shown, re.M)] == []
+    shown_of_db = cli("db", "--help").output
+    assert [verb for verb in VERBS if verb.startswith("db ") and f"\n  {verb[3:]} " not in shown_of_db] == []
     assert [code for code, meaning in codes.MEANINGS.items() if f"{code:>3}  {meaning}" not in shown] == []
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_the_page_tells_of_every_verb_and_option(verb: str) -> None:
-    assert [one for one in options(verb) - SHARED if f"`{one}" not in SECTIONS[verb]] == []
+    assert [one for one in options(verb) - SHARED if f"`{one}" not in SECTIONS[verb.partition(" ")[0]]] == []
 
 
 def test_the_page_tells_of_shared_options_and_exit_codes_and_no_verb_that_is_not() -> None:
     assert [one for one in SHARED if f"`{one}" not in PAGE] == []
     assert [code for code, meaning in codes.MEANINGS.items() if f"| {code} | {meaning} |" not in PAGE] == []
-    assert sorted(SECTIONS) == sorted(VERBS)
+    assert sorted(SECTIONS) == sorted(COMMANDS)
+    assert [verb for verb in VERBS if verb.startswith("db ") and f"| `{verb[3:]}` |" not in SECTIONS["db"]] == []
 
 
 def examples() -> list[str]:
@@ -66,6 +75,8 @@ def examples() -> list[str]:
 def test_examples_can_be_typed(line: str) -> None:
     words = shlex.split(line, comments=True)
     verb, *arguments = words[words.index("outlive") + 1 :]
+    if verb not in VERBS:
+        verb, *arguments = f"{verb} {arguments[0]}", *arguments[1:]
     VERBS[verb].make_context(verb, arguments)
 
 

@@ -165,7 +165,7 @@ def copied(directory: Path) -> Path:
     """What `.backup` of SQLite's command line does, by the same call; the last commits are not in `runs.db` yet."""
     (path,), copy = directory.glob("*.db"), directory / "copy" / "runs.db"
     names = {file.name.removeprefix(path.name) for file in directory.iterdir()}
-    assert names == {"", "-wal", "-shm", "-queue", "-turn"}
+    assert names == {"", "-wal", "-shm", "-queue", "-turn", "-hint"}
     copy.parent.mkdir()
     with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
         source.backup(target)

@@ -15,6 +15,7 @@ from outlive.cli import app
 from tests.docs.pages import PAGES, ROOT, blocks, name
 
 VERBS = {str(command.name or getattr(command.callback, "__name__", "")) for command in app.registered_commands}
+VERBS |= {str(group.name) for group in app.registered_groups}
 TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text("utf-8"), re.M))
 
 

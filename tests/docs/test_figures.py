@@ -11,15 +11,17 @@ import pytest
 
 from outlive.app import client, outlive
 from outlive.app.settings import Settings, shown
-from outlive.engine import authority, callables, definition, failures, replay, settle, worker
+from outlive.engine import authority, callables, definition, failures, replay, settle, waking, worker
 from outlive.engine.attempt import Kit
 from outlive.log import entry
 from outlive.model.operation import Effect, OperationStatus, Retry
 from outlive.model.run import STATUSES, Block, Status, may_follow
 from outlive.secret import scrubber
+from outlive.store.postgres import hints
 from outlive.store.sqlite import connection, thread
 from outlive.store.sqlite.store import SQLiteStore
 from tests.docs.pages import ROOT
+from tests.store import test_idle
 
 LIMITS = (ROOT / "docs" / "limits.md").read_text("utf-8")
 CONCEPTS = (ROOT / "docs" / "concepts.md").read_text("utf-8")
@@ -60,13 +62,17 @@ FIGURES = {
     "drain": [spoken(SETTINGS.drain)],
     "code that does not end": [spoken(typing.cast("float", default(Kit, "unload_s")))],
     "how soon a worker": [spoken(PACE.poll_least), spoken(PACE.poll_most)],
+    "hints that do not arrive": [spoken(PACE.poll_deaf), spoken(hints.PATIENCE_S)],
+    "hints that lead to nothing": [spoken(waking.QUIET_MOST_S)],
+    "statements of an idle worker": [str(test_idle.MOST), f"{60 / PACE.poll_most:g}"],
+    "sign of life": [spoken(worker.SIGN_MOST_S)],
     "how soon `handle": [spoken(client._PAUSE_LEAST), spoken(client._PAUSE_MOST)],
     "payload in": [f"{entry.BLOB_BYTES // 1024} KiB"],
     "id of a run": ["200" if "len(name) > 200" in inspect.getsource(outlive.Outlive.start) else "?"],
     "message and data": [f"{failures._LONGEST:,}"],
     "a call as it is shown": [str(replay._SHOWN)],
     "value of a secret": [str(scrubber.SHORTEST)],
-    "runs of one worker": [str(SETTINGS.concurrency), "20" if "min(free, 20)" in inspect.getsource(worker) else "?"],
+    "runs of one worker": [str(SETTINGS.concurrency), str(worker.MOST_AT_ONCE)],
     "calls in plain `def`": [str(callables._pool._max_workers)],
     "version": [".".join(map(str, connection.OLDEST[:2]))],
     "writers": [str(thread.MOST_REQUESTS), spoken(typing.cast("float", default(SQLiteStore, "wait")))],

@@ -70,12 +70,13 @@ class Rig:
     """One store, one clock, and as many workers as a test wants, one after the other."""
 
     def __init__(
-        self, store: Store, clock: ManualClock, *, max_lapses: int = 10, secrets: Secrets | None = None
-    ) -> None:
+        self, store: Store, clock: ManualClock, *, max_lapses: int = 10, secrets: Secrets | None = None,
+        lease: timedelta = LEASE,
+    ) -> None:  # fmt: skip
         self.store, self.clock = store, clock
         self.sent: list[tuple[str, dict[str, object]]] = []
         self.evict = False
-        self._settings = replace(Settings(), lease=LEASE, max_lapses=max_lapses)
+        self._settings = replace(Settings(), lease=lease, max_lapses=max_lapses)
         self._secrets = secrets or Nothing()
 
     def worker(self, app: Outlive[None], *, code: str = "", store: Store | None = None) -> Worker:
@@ -126,9 +127,26 @@ class Rig:
             row = await self.row(run)
             if row.ended or row.status == "blocked":
                 return row
-            wake = await self.store.next_wake(now=self.clock.now())
-            assert wake is not None, f"{run} is {row.status} and nothing is due"
-            self.clock.advance(timedelta(milliseconds=max(1, wake)))
+            assert row.wake_at is not None, f"{run} is {row.status} and nothing is due"
+            self.clock.advance(timedelta(milliseconds=max(1, row.wake_at - self.clock.now())))
+
+    async def next_wait(self, serving: asyncio.Task[None]) -> timedelta:
+        """How long a worker that serves is going to wait now, once it has done what there was to do."""
+        while (waits := self.clock.next_sleeper()) is None:
+            assert not serving.done(), "it serves no longer"
+            await asyncio.wait([serving], timeout=0.001)
+        return waits
+
+    async def serve_for(self, serving: asyncio.Task[None], span: timedelta) -> None:
+        """Let time pass for a worker that serves, from one of its waits to the next."""
+        until = self.clock.now() + span / timedelta(milliseconds=1)
+        while True:
+            waits = await self.next_wait(serving)
+            left = timedelta(milliseconds=until - self.clock.now())
+            self.clock.advance(min(waits, left))
+            if waits >= left:
+                await self.next_wait(serving)
+                return
 
     async def take_over(self, worker: Worker) -> None:
         """Let the leases of a worker that is gone lapse, watched by this one as the rules ask; then drive."""
@@ -161,12 +179,14 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig_at(path: Path, *, max_lapses: int = 10, secrets: Secrets | None = None) -> AsyncIterator[Rig]:
+async def rig_at(
+    path: Path, *, max_lapses: int = 10, secrets: Secrets | None = None, lease: timedelta = LEASE
+) -> AsyncIterator[Rig]:
     """A rig over a new file; commits are not synced, since no test cuts the power."""
     clock = ManualClock()
     store = SQLiteStore(path / "runs.db", name="runs", clock=clock, unsafe_durability=True, synchronous="off")
     await store.open()
     try:
-        yield Rig(store, clock, max_lapses=max_lapses, secrets=secrets)
+        yield Rig(store, clock, max_lapses=max_lapses, secrets=secrets, lease=lease)
     finally:
         await store.close()

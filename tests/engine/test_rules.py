@@ -10,9 +10,10 @@ from pathlib import Path
 from outlive import Operation, Run
 from outlive.app.decide import retry_blocked
 from outlive.engine import inbox
-from outlive.engine.authority import DatabaseTime, Keeper
+from outlive.engine.authority import DatabaseTime, Grip, Keeper
 from outlive.model.clock import SystemClock
 from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
+from outlive.model.run import Authority
 from outlive.store.port import Message, Renewed
 from tests.engine.rig import LEASE, Rig, rig_at
 from tests.engine.scenes import acts, control, crash_in_flight, lost, pays
@@ -141,7 +142,9 @@ class Failing:
 async def test_the_thread_that_renews_outlives_any_error() -> None:
     clock, store = SystemClock(), Failing()
     keeper = Keeper(store, Owner("w"), 300, clock, DatabaseTime(clock))  # type: ignore[arg-type]  # it only renews
-    keeper.start(asyncio.get_running_loop())
+    authority, loop = Authority(DEFAULT_TENANT, RunId("r"), 1, "t"), asyncio.get_running_loop()
+    keeper.hold(Grip(authority, clock.boottime() + 1, clock, loop))
+    keeper.start(loop)
     try:
         for _ in range(3):
             assert await asyncio.to_thread(store.asked.acquire, timeout=10)

@@ -17,9 +17,11 @@ from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
 from outlive.model.run import Authority, Head
 from outlive.model.signals import Unwind
 from outlive.store.port import Append, Renewed, Store
+from outlive.store.sqlite.hints import HintFile
 from outlive.testing.clock import ManualClock
+from outlive.testing.faults import Fault, FaultyStore
 from tests.engine.rig import LEASE, Mortal, Rig, rig_at
-from tests.engine.subject import RUN, act, add, base, begin, does, subject
+from tests.engine.subject import RUN, act, add, base, begin, does, reset, subject
 
 
 async def hangs_then(rig: Rig) -> asyncio.Event:
@@ -69,15 +71,50 @@ async def test_a_gap_in_its_own_sight_starts_the_watch_again(rig: Rig) -> None:
     assert await second.claim() == 0
 
 
-async def test_a_dead_workers_run_moves_within_a_lease_and_a_second(rig: Rig) -> None:
+async def test_a_look_that_failed_starts_the_watch_again(rig: Rig) -> None:
     await begin(rig, acts)
-    second = rig.worker(rig.app(base))
     await rig.crash(rig.mortal(rig.app(base)), await hangs_then(rig))
-    died = rig.clock.now()
-    while not await second.claim():
-        rig.clock.advance(timedelta(milliseconds=500))
+    rig.clock.advance(LEASE)
+    store = FaultyStore(rig.store)
+    second = rig.worker(rig.app(base), store=store)
+    assert await second.claim() == 0
+    rig.clock.advance(LEASE / 6)
+    store.inject(Fault("before", 1, "look"))
+    with pytest.raises(StoreUnavailable):
+        await second.claim()
+    rig.clock.advance(LEASE / 6)
+    assert await second.claim() == 0, "it has not seen the store all the time"
+    rig.clock.advance(LEASE / 3)
+    assert await second.claim() == 1
     await second.idle()
-    assert rig.clock.now() - died <= LEASE / timedelta(milliseconds=1) + 1000
+
+
+@pytest.mark.parametrize("lease", [2, 3, 15, 30])
+@pytest.mark.parametrize("phase", [0.0, 0.4, 0.9])
+async def test_a_dead_workers_run_moves_within_a_lease_and_a_second(
+    lease: int, phase: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reset()
+    monkeypatch.setattr(HintFile, "count_up", lambda _: None)
+    async with rig_at(tmp_path, lease=timedelta(seconds=lease)) as rig:
+        second = rig.worker(rig.app(base))
+        serving = asyncio.ensure_future(second.run())
+        # It is idle, and at any point of its longest wait.
+        await rig.serve_for(serving, timedelta(seconds=25))
+        await rig.serve_for(serving, await rig.next_wait(serving) * phase)
+        first = rig.mortal(rig.app(base))
+        begun = await hangs_then(rig)
+        does.body = acts
+        await rig.app(base).start(subject, "task", id=RUN)
+        await rig.crash(first, begun)
+        died = rig.clock.now()
+        while (await rig.row(RUN)).epoch < 2:
+            rig.clock.advance(await rig.next_wait(serving))
+            await rig.next_wait(serving)
+            assert rig.clock.now() - died <= lease * 1000 + 1000
+        assert rig.clock.now() - died >= lease * 1000, "it was taken over too early"
+        second.stop()
+        await serving
 
 
 async def steps_forever(run: Run[None]) -> object:
@@ -194,19 +231,52 @@ async def test_a_due_timer_that_nobody_serves_does_not_make_a_worker_spin(rig: R
     does.tool = tool
     await rig.settle(await begin(rig, acts))
     rig.clock.advance(timedelta(hours=1))
-    idle = rig.worker(rig.app(Outlive[None]()))
+    store = FaultyStore(rig.store)
+    idle = rig.worker(rig.app(Outlive[None]()), store=store)
     serving = asyncio.ensure_future(idle.run())
-    polls: list[timedelta] = []
-    for _ in range(30):
-        await asyncio.wait([serving], timeout=0.01)
-        waits = rig.clock.next_sleeper()
-        if waits is not None:
-            polls.append(waits)
-            rig.clock.advance(waits)
+    await rig.serve_for(serving, timedelta(minutes=1))
+    store.inject()  # count from here
+    await rig.serve_for(serving, timedelta(minutes=1))
+    assert 11 <= store.counts["look"] <= 12
+    assert set(store.counts) == {"look"}
     idle.stop()
     await serving
-    assert polls
-    assert polls[-1] >= timedelta(milliseconds=400), "it has slowed down"
+
+
+async def test_a_timer_is_not_late_however_idle_a_worker_is(rig: Rig) -> None:
+    class Busy(NotSent):
+        retry_after = 63
+
+    async def tool(op: Operation[None]) -> str:
+        if len(rig.sent) == 1:
+            raise Busy("429")
+        return "acted"
+
+    does.tool = tool
+    worker = await begin(rig, acts)
+    serving = asyncio.ensure_future(worker.run())
+    while (wake_at := (await rig.row(RUN)).wake_at) is None:
+        await rig.serve_for(serving, timedelta(milliseconds=20))
+    await rig.serve_for(serving, timedelta(milliseconds=wake_at - rig.clock.now() - 1))
+    assert (await rig.row(RUN)).status == "waiting"
+    await rig.serve_for(serving, timedelta(milliseconds=3))  # sleeps are rounded up to milliseconds
+    await worker.idle()
+    assert (await rig.row(RUN)).status == "succeeded"
+    worker.stop()
+    await serving
+
+
+async def test_who_drives_nothing_renews_nothing() -> None:
+    clock, answers = ManualClock(), Answers()
+    keeper = Keeper(answers, Owner("w"), 30_000, clock, DatabaseTime(clock))  # type: ignore[arg-type]  # it only renews
+    answers.error = AssertionError("a renewal was sent")
+    keeper.renew_once()
+    grip = grip_at(clock, 28)
+    keeper.hold(grip)
+    with pytest.raises(AssertionError):
+        keeper.renew_once()
+    keeper.drop(grip)
+    keeper.renew_once()
 
 
 # ---- start, handle

@@ -91,6 +91,12 @@ async def blind(op: Operation[Deps], invoice: str) -> str:
     return await post(op, op.deps.bank, invoice)
 
 
+@app.tool(effect="external", settle_after=SOON, timeout=timedelta(minutes=10))
+async def far_away(op: Operation[Deps], invoice: str) -> str:
+    """A request of which nobody can know for long whether it will still arrive."""
+    return await post(op, op.deps.bank, invoice)
+
+
 @app.tool(effect="idempotent", timeout=timedelta(seconds=20))
 async def deduped(op: Operation[Deps], invoice: str) -> str:
     if armed("stop after guard"):
@@ -129,7 +135,7 @@ async def secretive(op: Operation[Deps], invoice: str) -> str:
     return f"{charge} with {token}"
 
 
-TOOLS = {tool.name: tool for tool in (looked_up, patient, blind, deduped, stopping, secretive)}
+TOOLS = {tool.name: tool for tool in (looked_up, patient, blind, far_away, deduped, stopping, secretive)}
 
 
 async def afterwards(invoice: str) -> str:

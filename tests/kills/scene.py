@@ -11,6 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Unpack
 
+import pytest
+
 from examples.dunning.bank_process import BankProcess, Modes
 from outlive import Handle
 from outlive.app.inspect import Line, check_chain, lines
@@ -29,6 +31,12 @@ PATIENCE = timedelta(seconds=40)
 
 Worker = subprocess.Popen[bytes]
 
+# Every run of the tests has each kill over one of the stores, and some over both; the long run has all over both.
+_LONG = {name: pytest.param(name, marks=pytest.mark.long) for name in ("sqlite", "postgres")}
+BOTH = pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
+SQLITE_FIRST = pytest.mark.parametrize("store", ["sqlite", _LONG["postgres"]], indirect=True)
+POSTGRES_FIRST = pytest.mark.parametrize("store", ["postgres", _LONG["sqlite"]], indirect=True)
+
 
 @dataclass
 class Scene:
@@ -41,11 +49,14 @@ class Scene:
     workers: list[Worker] = field(default_factory=list)
 
     def worker(self, *options: str, **environment: str) -> Worker:
-        command = [sys.executable, "-m", "outlive", "worker", "tests.kills.agents:app", *options]
+        return self.process("outlive", "worker", "tests.kills.agents:app", *options, **environment)
+
+    def process(self, module: str, *arguments: str, **environment: str) -> Worker:
         with (self.directory / "workers.log").open("ab") as output:
             worker = subprocess.Popen(
-                command, cwd=ROOT, env={**self.environment, **environment}, stdout=output, stderr=subprocess.STDOUT
-            )
+                [sys.executable, "-m", module, *arguments],
+                cwd=ROOT, env={**self.environment, **environment}, stdout=output, stderr=subprocess.STDOUT,
+            )  # fmt: skip
         self.workers.append(worker)
         return worker
 
@@ -90,8 +101,11 @@ class Scene:
 
         return await until(look, f"worker {worker.pid} has begun")
 
+    async def operations(self, run: str) -> list[OperationRow]:
+        return await self.store.operations(TENANT, RunId(run))
+
     async def operation(self, run: str, number: int = 0) -> OperationRow:
-        return (await self.store.operations(TENANT, RunId(run)))[number]
+        return (await self.operations(run))[number]
 
     async def log(self, run: str) -> list[Line]:
         """The log. Its chain holds, and no entry of an owner stands behind one of a later owner."""
@@ -140,14 +154,16 @@ def kill(worker: Worker) -> None:
 
 
 @asynccontextmanager
-async def scene(directory: Path, **modes: Unpack[Modes]) -> AsyncIterator[Scene]:
-    """Ends with every process gone, stopped ones too."""
-    store = f"sqlite:///{directory / 'outlive.db'}"
+async def scene(
+    directory: Path, *, store: str = "", lease_s: float = LEASE_S, **modes: Unpack[Modes]
+) -> AsyncIterator[Scene]:
+    """Ends with every process gone, stopped ones too. Without a store it has a file of its own."""
+    store = store or f"sqlite:///{directory / 'outlive.db'}"
     await app.open(Settings.load(store=store))
     try:
         with BankProcess.start(directory / "ledger.jsonl", **modes) as bank:
             environment = {
-                **os.environ, "OUTLIVE_STORE": store, "OUTLIVE_LEASE": f"{LEASE_S:g}s", "BANK_URL": bank.url,
+                **os.environ, "OUTLIVE_STORE": store, "OUTLIVE_LEASE": f"{lease_s:g}s", "BANK_URL": bank.url,
                 "POINTS": str(directory),
             }  # fmt: skip
             here = Scene(bank, app.opened, directory, environment)

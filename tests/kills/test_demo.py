@@ -58,8 +58,9 @@ def test_duplicates_and_losses_are_counted() -> None:
 
 
 @pytest.mark.long
-def test_the_demo() -> None:
-    command = [sys.executable, "-m", "examples.dunning.demo", "--seed", "5"]
+@pytest.mark.parametrize("options", [(), ("--store", "postgres")], ids=" ".join)
+def test_the_demo(options: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "examples.dunning.demo", "--seed", "5", *options]
     played = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert played.returncode == 0, played.stdout + played.stderr
     assert "ledger and logs agree" in played.stdout

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from tests.kills.scene import kill, scene
+from tests.kills.scene import BOTH, SQLITE_FIRST, kill, scene
 from tests.kills.waiting import until
 
 
-async def test_killed_anywhere_acts_once(tmp_path: Path) -> None:
+@BOTH
+async def test_killed_anywhere_acts_once(tmp_path: Path, store: str) -> None:
     """Before the send, before the act, between act and record, and after the record: four runs of one dead worker."""
-    async with scene(tmp_path) as here:
+    async with scene(tmp_path, store=store) as here:
         here.bank.rule("hold", when="before", invoice="B")
         here.bank.rule("hold", when="after", invoice="C")
         here.bank.rule("hold", when="before", invoice="D2")
@@ -41,9 +42,10 @@ async def test_killed_anywhere_acts_once(tmp_path: Path) -> None:
             assert "takeover" in {line.data.get("why") for line in await here.log(run.id)}
 
 
-async def test_a_request_that_acts_after_the_look_up_said_no(tmp_path: Path) -> None:
+@SQLITE_FIRST
+async def test_a_request_that_acts_after_the_look_up_said_no(tmp_path: Path, store: str) -> None:
     """It is still on its way when the next worker asks: the *no* is not believed before it must have arrived."""
-    async with scene(tmp_path) as here:
+    async with scene(tmp_path, store=store) as here:
         here.bank.rule("hold", when="before", invoice="A")
         first = here.worker()
         run = await here.pay("looked_up", "A")
@@ -57,16 +59,19 @@ async def test_a_request_that_acts_after_the_look_up_said_no(tmp_path: Path) -> 
         assert (await here.operation("A")).how == "lookup"
 
 
-async def test_without_a_look_up_a_person_decides(tmp_path: Path) -> None:
-    async with scene(tmp_path) as here:
-        for invoice, when in (("happened", "after"), ("did-not-happen", "before"), ("abandon", "after")):
+@SQLITE_FIRST
+async def test_without_a_look_up_a_person_decides(tmp_path: Path, store: str) -> None:
+    words = {"happened": "after", "did-not-happen": "before", "abandon": "after"}
+    async with scene(tmp_path, store=store) as here:
+        for invoice, when in (*words.items(), ("guess", "before")):
             here.bank.rule("hold", when=when, invoice=invoice)
         first = here.worker()
-        runs = {name: await here.pay("blind", name) for name in ("happened", "did-not-happen", "abandon")}
-        held = {one["invoice"]: one["request"] for one in here.bank.wait_held(3, timeout=30)}
+        runs = {name: await here.pay("blind", name) for name in words}
+        runs["guess"] = await here.pay("far_away", "guess")
+        held = {one["invoice"]: one["request"] for one in here.bank.wait_held(4, timeout=30)}
         kill(first)
         here.bank.release(held["happened"], held["abandon"])
-        here.bank.release(held["did-not-happen"], then="drop")
+        here.bank.release(held["did-not-happen"], held["guess"], then="drop")
 
         here.worker()
         for name in runs:
@@ -82,8 +87,8 @@ async def test_without_a_look_up_a_person_decides(tmp_path: Path) -> None:
             said = here.outlive("resolve", word, operation.id, word, "--who", "dana", "--why", "the books", *options)
             return said.returncode
 
-        guess = ("did-not-happen", (await here.operation("did-not-happen")).id, "did-not-happen", "--why", "a guess")
-        too_early = here.outlive("resolve", *guess)
+        doubtful = (await here.operation("guess")).id
+        too_early = here.outlive("resolve", "guess", doubtful, "did-not-happen", "--why", "a guess")
         assert too_early.returncode != 0
         assert "may still be on its way" in too_early.stderr
 
@@ -101,8 +106,9 @@ async def test_without_a_look_up_a_person_decides(tmp_path: Path) -> None:
         assert (await here.operation("did-not-happen")).attempt == 2
 
 
-async def test_an_idempotent_call_is_repeated_under_its_key(tmp_path: Path) -> None:
-    async with scene(tmp_path, dedupe=True) as here:
+@SQLITE_FIRST
+async def test_an_idempotent_call_is_repeated_under_its_key(tmp_path: Path, store: str) -> None:
+    async with scene(tmp_path, store=store, dedupe=True) as here:
         here.bank.rule("hold", when="after", invoice="A")
         first = here.worker()
         run = await here.pay("deduped", "A")
@@ -117,9 +123,10 @@ async def test_an_idempotent_call_is_repeated_under_its_key(tmp_path: Path) -> N
         assert here.counted() == {"A": 1}
 
 
-async def test_an_answer_that_does_not_come_in_time_is_looked_up_at_once(tmp_path: Path) -> None:
+@SQLITE_FIRST
+async def test_an_answer_that_does_not_come_in_time_is_looked_up_at_once(tmp_path: Path, store: str) -> None:
     """No worker dies here. The send window is long over by then, which must not keep the look-up from being sent."""
-    async with scene(tmp_path) as here:
+    async with scene(tmp_path, store=store) as here:
         here.bank.rule("hold", when="after", invoice="A")
         here.worker()
         assert await here.result(await here.pay("looked_up", "A")) == ["ch_000001"]
@@ -131,8 +138,9 @@ async def test_an_answer_that_does_not_come_in_time_is_looked_up_at_once(tmp_pat
         assert ["TimedOut" in str(line.data["why"]) for line in log if line.kind == "unknown"] == [True]
 
 
-async def test_a_refused_look_up_is_asked_again(tmp_path: Path) -> None:
-    async with scene(tmp_path) as here:
+@SQLITE_FIRST
+async def test_a_refused_look_up_is_asked_again(tmp_path: Path, store: str) -> None:
+    async with scene(tmp_path, store=store) as here:
         here.bank.rule("drop_before_act", invoice="A")
         here.bank.rule("refuse", on="lookup")
         here.worker()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from outlive.app.inspect import Line
-from tests.kills.scene import Scene, Worker, scene
+from tests.kills.scene import BOTH, SQLITE_FIRST, Scene, Worker, scene
 from tests.kills.waiting import until
 
 
@@ -34,8 +34,9 @@ def wake(zombie: Worker) -> None:
     zombie.send_signal(signal.SIGCONT)
 
 
-async def test_frozen_while_the_bank_holds_its_request(tmp_path: Path) -> None:
-    async with scene(tmp_path) as here:
+@BOTH
+async def test_frozen_while_the_bank_holds_its_request(tmp_path: Path, store: str) -> None:
+    async with scene(tmp_path, store=store) as here:
         here.bank.rule("hold", when="after", invoice="A")
         zombie = here.worker()
         run = await here.pay("patient", "A", "B")
@@ -58,8 +59,9 @@ async def test_frozen_while_the_bank_holds_its_request(tmp_path: Path) -> None:
         assert await here.result(await here.pay("looked_up", "C")) == ["ch_000003"]
 
 
-async def test_frozen_between_guard_and_write_with_a_bank_that_dedupes(tmp_path: Path) -> None:
-    async with scene(tmp_path, dedupe=True) as here:
+@SQLITE_FIRST
+async def test_frozen_between_guard_and_write_with_a_bank_that_dedupes(tmp_path: Path, store: str) -> None:
+    async with scene(tmp_path, store=store, dedupe=True) as here:
         here.arm("stop after guard")
         zombie = here.worker()
         run = await here.pay("deduped", "A")
@@ -74,10 +76,19 @@ async def test_frozen_between_guard_and_write_with_a_bank_that_dedupes(tmp_path:
         assert [one["answer"] for one in here.bank.requests()] == [201, 201]
 
 
-@pytest.mark.parametrize("point", ["stop before guard", "stop after guard"])
-async def test_frozen_before_the_write_with_a_bank_that_counts_twice(tmp_path: Path, point: str) -> None:
+@pytest.mark.parametrize(
+    ("point", "store"),
+    [
+        ("stop before guard", "sqlite"),
+        ("stop after guard", "postgres"),
+        pytest.param("stop before guard", "postgres", marks=pytest.mark.long),
+        pytest.param("stop after guard", "sqlite", marks=pytest.mark.long),
+    ],
+    indirect=["store"],
+)
+async def test_frozen_before_the_write_with_a_bank_that_counts_twice(tmp_path: Path, point: str, store: str) -> None:
     """The guard stops a late send. Frozen behind it, the zombie does send: two effects, and the run says so."""
-    async with scene(tmp_path) as here:
+    async with scene(tmp_path, store=store) as here:
         here.arm(point)
         here.bank.rule("hold", when="after", invoice="B")
         zombie = here.worker()

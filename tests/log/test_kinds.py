@@ -36,6 +36,9 @@ def a_value(hint: object) -> st.SearchStrategy[object]:
         return st.none() | st.text(max_size=9)
     if hint == dict[str, str]:
         return st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3)
+    if hint == list[kinds.LostOperation]:
+        said = st.builds(kinds.ErrorRecord, type=st.text(max_size=9), message=st.text(max_size=9))
+        return st.lists(st.builds(kinds.LostOperation, error=st.none() | said), max_size=2)
     if hint == list[str]:
         return st.lists(st.text(max_size=5), max_size=3)
     return st.sampled_from(get_args(hint))
@@ -52,9 +55,9 @@ def test_every_kind_reads_back_as_it_was_written(kind: type[kinds.Fact], data: s
 
 def test_names_of_kinds_are_compatibility_data() -> None:
     assert sorted(kinds.KINDS) == [
-        "absent", "attempt", "blocked", "claimed", "done", "emitted", "ended", "evidence", "intent", "joined", "lookup",
-        "not acted", "note", "opened", "outcome", "released", "resolution", "retried", "scope cancelled", "started",
-        "step", "suspended", "turn", "unknown", "value",
+        "absent", "attempt", "blocked", "claimed", "done", "emitted", "ended", "entries lost", "evidence", "intent",
+        "joined", "lookup", "met again", "not acted", "note", "opened", "outcome", "released", "resolution", "retried",
+        "scope cancelled", "started", "step", "suspended", "turn", "unknown", "value",
     ]  # fmt: skip
 
 

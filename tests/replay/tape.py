@@ -76,9 +76,8 @@ class Deck:
             assert row is not None
             if row.ended or row.status == "blocked":
                 return row
-            wake = await self.store.next_wake()
-            assert wake is not None, f"it is {row.status} ({row.detail}), and nothing is due"
-            self.clock.advance(timedelta(milliseconds=max(1, wake)))
+            assert row.wake_at is not None, f"it is {row.status} ({row.detail}), and nothing is due"
+            self.clock.advance(timedelta(milliseconds=max(1, row.wake_at - self.clock.now())))
 
     async def log(self) -> list[Entry]:
         return await self.store.entries(DEFAULT_TENANT, RUN)

@@ -31,7 +31,11 @@ class Proxy:
         self._serving.discard(task)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        up_reader, up_writer = await asyncio.open_unix_connection(self._server)
+        try:
+            up_reader, up_writer = await asyncio.open_unix_connection(self._server)
+        except OSError:
+            writer.close()  # nobody is there
+            return
         self._writers |= {writer, up_writer}
         answers = asyncio.ensure_future(self._forward(up_reader, writer))
         try:
@@ -59,10 +63,18 @@ class Proxy:
             writer.write(data)
         writer.close()
 
-    async def close(self) -> None:
-        """Cut all connections."""
+    def lead_to(self, url: str) -> None:
+        """From now on to another server; the connections to the old one are cut."""
+        self._server = _socket(url)
+        self._cut()
+
+    def _cut(self) -> None:
         for one in self._writers:
             one.close()
+
+    async def close(self) -> None:
+        """Cut all connections."""
+        self._cut()
         if self._serving:
             await asyncio.wait(self._serving)
 
@@ -71,10 +83,16 @@ class Proxy:
 async def proxied(url: str, folder: Path) -> AsyncIterator[tuple[Proxy, str]]:
     """A proxy, and the URL that leads through it."""
     [host] = parse_qs(urlsplit(url).query)["host"]
-    proxy = Proxy(f"{host}/.s.PGSQL.5432")
+    proxy = Proxy(_socket(url))
     server = await asyncio.start_unix_server(proxy.serve, folder / ".s.PGSQL.5432")
+    (folder / ".s.PGSQL.5432").chmod(0o777)
     try:
         yield proxy, url.replace(quote(host, safe=""), quote(str(folder), safe=""))
     finally:
         server.close()
         await proxy.close()
+
+
+def _socket(url: str) -> str:
+    [host] = parse_qs(urlsplit(url).query)["host"]
+    return f"{host}/.s.PGSQL.5432"

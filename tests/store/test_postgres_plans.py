@@ -95,9 +95,8 @@ async def use_everything(store: PostgresStore) -> None:
     everything = replace(wish(), watched=frozenset([(DEFAULT_TENANT, new_run("r3").id, 1)]))
     [claimed] = await store.claim(everything)
     run = claimed.row.id
-    await store.overdue()
-    await store.attention()
-    await store.next_wake()
+    await store.look(wish())
+    await store.look(wish(), sign=True)
     await store.announce(WorkerRow(ANNA, 1, {"clerk": "b1"}, 1, 1))
     await store.workers(within_ms=1)
     await store.run(DEFAULT_TENANT, run)

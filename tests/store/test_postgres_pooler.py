@@ -1,6 +1,5 @@
-"""The store suite again, behind a pooler that gives each transaction another connection."""
+"""The store suite and the property test again, behind a pooler that gives each transaction another connection."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -10,14 +9,10 @@ from outlive.store.postgres import PostgresStore
 from outlive.store.postgres.connection import place_of
 from outlive.testing.clock import ManualClock
 from outlive.testing.store_suite import CASES, Case, run_case
-from tests.store.pooler import binary, pooled
+from tests.store.pooler import NEEDED, pooled
+from tests.store.test_property import check, on_place
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(
-        binary() is None and "CI" not in os.environ, reason="PgBouncer is not installed (Debian: pgbouncer)"
-    ),
-]
+pytestmark = NEEDED
 
 
 @pytest.fixture
@@ -34,3 +29,8 @@ async def test_postgres_behind_a_pooler(case: Case, through_pooler: str) -> None
         return store
 
     await run_case(case, open_store)
+
+
+@pytest.mark.timeout(1800)
+def test_store_and_model_agree_behind_a_pooler(through_pooler: str) -> None:
+    check(on_place(place_of(through_pooler)), examples=40, steps=40)

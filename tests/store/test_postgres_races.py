@@ -11,7 +11,7 @@ import pytest
 from outlive.model.errors import LeaseLost, NotSerialisable
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.model.run import Head
-from outlive.store.port import Append
+from outlive.store.port import Append, Change
 from outlive.store.postgres import PostgresStore
 from outlive.store.postgres.connection import place_of
 from outlive.testing.clock import ManualClock
@@ -20,15 +20,19 @@ from tests.store.postgres_scene import hand_on, raw, scene_on
 
 TAKEOVER = "update run set epoch = epoch + 1, token = 'other', next_seq = next_seq + 1 where id = %s"
 LOCK = "select 1 from run where id = %s for no key update"
-WAITING = "for no key update of run"
+ONE, MANY = "1::bigint as place", "for no key update of run"
+FORMS = pytest.mark.parametrize(("change", "waiting"), [(None, ONE), (Change("ready"), MANY)], ids=["one", "change"])
 
 
-async def test_an_append_waits_for_a_takeover_and_is_then_refused(postgres: str) -> None:
+@FORMS
+async def test_an_append_waits_for_a_takeover_and_is_then_refused(
+    postgres: str, change: Change | None, waiting: str
+) -> None:
     async with scene_on(postgres) as scene, hand_on(postgres) as hand:
         hold = await scene.hold()
         hand.do(TAKEOVER, "r")
-        appending = asyncio.ensure_future(scene.append(hold, event()))
-        await hand.until_waiting(WAITING)
+        appending = asyncio.ensure_future(scene.append(hold, event(), change=change))
+        await hand.until_waiting(waiting)
         hand.commit()
         with pytest.raises(LeaseLost):
             await appending
@@ -44,7 +48,7 @@ async def test_an_append_goes_on_when_a_takeover_is_undone_or_a_lease_was_renewe
         ]:
             hand.do(change, "r")
             appending = asyncio.ensure_future(scene.append(hold, event()))
-            await hand.until_waiting(WAITING)
+            await hand.until_waiting(ONE)
             end()
             await appending
         assert len(await scene.log()) == 4
@@ -115,7 +119,7 @@ async def test_what_gathers_while_a_commit_is_on_its_way_is_one_commit(postgres:
         forged = Append(replace(stale.authority, token="0" * 32), stale.head, (event(),))
         hand.do(LOCK, "r0")
         leading = asyncio.ensure_future(scene.append(first, event()))
-        await hand.until_waiting(WAITING)
+        await hand.until_waiting(ONE)
         following = asyncio.ensure_future(
             together(*[scene.append(hold, event()) for hold in others], scene.store.append(forged, now=scene.now))
         )
@@ -138,7 +142,7 @@ async def test_what_cannot_be_stored_fails_alone(postgres: str) -> None:
         too_big = Append(bad.authority, bad.head, (event(),), operations=(replace(operation(bad), attempt=2**70),))
         hand.do(LOCK, "first")
         leading = asyncio.ensure_future(scene.append(first, event()))
-        await hand.until_waiting(WAITING)
+        await hand.until_waiting(ONE)
         following = asyncio.ensure_future(
             together(scene.append(good, event()), scene.store.append(too_big, now=scene.now))
         )
@@ -152,22 +156,26 @@ async def test_what_cannot_be_stored_fails_alone(postgres: str) -> None:
         await scene.append(bad, event())
 
 
-async def test_a_cancelled_append_of_a_batch_takes_no_other_with_it(postgres: str) -> None:
+async def test_a_cancelled_append_is_stored_before_its_caller_goes(postgres: str) -> None:
     async with scene_on(postgres) as scene, hand_on(postgres) as hand:
         first, gone, stays = [await scene.hold(run) for run in ("first", "gone", "stays")]
         hand.do(LOCK, "first")
         leading = asyncio.ensure_future(scene.append(first, event()))
-        await hand.until_waiting(WAITING)
+        await hand.until_waiting(ONE)
         leaving, staying = [asyncio.ensure_future(scene.append(one, event())) for one in (gone, stays)]
         await asyncio.wait([leaving, staying], timeout=0)
-        leading.cancel()
-        leaving.cancel()
-        await asyncio.wait([leading, leaving])
+        for one in (leading, leaving):
+            one.cancel()
+        await asyncio.wait([leading, leaving], timeout=0)
+        assert not leading.done()
+        assert not leaving.done()
         hand.rollback()
-        await staying
+        await asyncio.wait([leading, leaving, staying])
+        assert (leading.cancelled(), leaving.cancelled(), staying.cancelled()) == (True, True, False)
         assert [len(await scene.store.entries(DEFAULT_TENANT, RunId(run))) for run in ("first", "gone", "stays")] == [
-            3, 2, 3,
+            3, 3, 3,
         ]  # fmt: skip
+        assert first.head.seq == 3, "the caller has learned the outcome"
 
 
 async def test_a_statement_that_cannot_be_ordered_is_sent_again(postgres: str) -> None:
@@ -176,14 +184,14 @@ async def test_a_statement_that_cannot_be_ordered_is_sent_again(postgres: str) -
         hold = await scene.hold()
         hand.do("update run set expires_at = expires_at + 1 where id = 'r'")
         appending = asyncio.ensure_future(scene.append(hold, event()))
-        await hand.until_waiting(WAITING)
+        await hand.until_waiting(ONE)
         hand.commit()
         await appending
         hand.do("update run set expires_at = expires_at + 1 where id = 'r'")
         renewing = asyncio.ensure_future(
             asyncio.to_thread(scene.store.renew, ANNA, [hold.authority], LEASE, now=scene.now)
         )
-        await hand.until_waiting(WAITING)
+        await hand.until_waiting(MANY)
         hand.commit()
         assert (await renewing).kept == {hold.authority}
 
@@ -242,7 +250,7 @@ async def test_the_same_run_twice_in_a_batch_is_two_commits(postgres: str) -> No
         first, twice = await scene.hold("first"), await scene.hold("twice")
         hand.do(LOCK, "first")
         leading = asyncio.ensure_future(scene.append(first, event()))
-        await hand.until_waiting(WAITING)
+        await hand.until_waiting(ONE)
         same = [Append(twice.authority, twice.head, (event(name),)) for name in ("one", "two")]
         following = asyncio.ensure_future(together(*[scene.store.append(one, now=scene.now) for one in same]))
         await asyncio.wait([following], timeout=0)

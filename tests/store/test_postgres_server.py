@@ -1,7 +1,7 @@
 """The store on a PostgreSQL server: URLs, opening, durability, migrations, transactions, plans, and the views."""
 
-import hashlib
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from outlive.model.errors import (
     ChainBroken,
     NotSerialisable,
     Refused,
-    SchemaTooNew,
     SettingInvalid,
     StoreBusy,
     StoreFull,
@@ -28,12 +27,13 @@ from outlive.model.ids import DEFAULT_TENANT
 from outlive.store.port import Append, Change
 from outlive.store.postgres import PostgresStore, open_postgres
 from outlive.store.postgres.append import prepare, statement
-from outlive.store.postgres.connection import HERE, Statements, connect, place_of, translated
-from outlive.store.postgres.migrate import Migration, migrate, migrations, unsafe_settings
+from outlive.store.postgres.connection import HERE, Statements, place_of, translated
+from outlive.store.postgres.migrate import unsafe_settings
 from outlive.store.postgres.work import PostgresWork
+from outlive.store.sql import load
 from outlive.testing.clock import ManualClock
 from outlive.testing.store_scene import ANNA, LEASE, event, new_run, operation, together, wish
-from tests.store.postgres_scene import hand_on, raw, scene_on
+from tests.store.postgres_scene import raw, scene_on
 
 SECRET = b"k" * 32
 
@@ -113,7 +113,7 @@ def test_every_statement_that_writes_is_durable() -> None:
     sql = Statements("outlive")
     # A worker's announcement may be lost.
     exempt = {"put_worker", "drop_worker", "drop_silent_workers", "see_worker", "record_migration"}
-    parts = {"add_entry", "add_blob", "put_operation", "take_message", "put_divergence", "forgive"}
+    parts = {"add_entry", "add_one_entry", "add_blob", "put_operation", "take_message", "put_divergence", "forgive"}
     for name in sql.names() - exempt - parts:
         text = sql[name].decode()
         if any(word in text for word in ("insert into", 'update "', "delete from")):
@@ -151,80 +151,6 @@ async def test_many_open_a_new_schema_at_once(postgres: str) -> None:
         await store.close()
     with raw(postgres) as connection:
         assert connection.execute("select number, stage from migration").fetchall() == [(1, "pre")]
-
-
-async def test_an_open_of_a_schema_that_is_there_waits_for_no_lock(postgres: str) -> None:
-    await (await open_postgres(postgres, clock=ManualClock())).close()
-    async with hand_on(postgres) as hand:
-        hand.do("select pg_advisory_xact_lock(hashtextextended(%s, 7310578116))", place_of(postgres).schema)
-        await (await open_postgres(postgres, clock=ManualClock())).close()
-
-
-def planned(number: int, stage: str, text: str) -> Migration:
-    name = f"{number:04d}_later.{stage}.sql"
-    return Migration(number, "pre" if stage == "pre" else "post", name, text, hashlib.sha256(text.encode()).hexdigest())
-
-
-async def test_two_releases_share_a_schema_until_the_migration_is_finished(postgres: str) -> None:
-    place, sql = place_of(postgres), Statements(place_of(postgres).schema)
-    newer = [
-        *migrations(),
-        planned(2, "pre", "alter table {schema}.run add column mood text; create index on {schema}.run (mood)"),
-        planned(2, "post", "alter table {schema}.run drop column grants"),
-    ]
-    async with scene_on(postgres) as scene:
-        hold = await scene.hold()
-        connection = await connect(place, wait=5)
-        await migrate(connection, place, sql, newer)
-        await migrate(connection, place, sql, newer)
-        await scene.append(hold, event())
-        older = await scene.other()
-        await scene.append(hold, event(), store=older)
-        await migrate(connection, place, sql, newer, finish=True)
-        await connection.close()
-    with pytest.raises(SchemaTooNew) as raised:
-        await open_postgres(postgres, clock=ManualClock())
-    assert (raised.value.found, raised.value.known) == (2, 1)
-
-
-async def test_a_migration_that_was_edited_is_an_error(postgres: str) -> None:
-    await (await open_postgres(postgres, clock=ManualClock())).close()
-    with raw(postgres) as connection:
-        connection.execute("update migration set sha256 = 'other'")
-    with pytest.raises(StoreUnavailable, match=r"0001_runs_and_logs\.pre\.sql was applied with another content"):
-        await open_postgres(postgres, clock=ManualClock())
-
-
-async def test_a_migration_is_applied_in_full_or_not_at_all(postgres: str) -> None:
-    schema = place_of(postgres).schema
-    with raw(postgres) as connection:
-        connection.execute(f"create schema {schema}; create table {schema}.worker (name text)".encode())
-        with pytest.raises(StoreUnavailable, match='relation "worker" already exists'):
-            await open_postgres(postgres, clock=ManualClock())
-        tables = "select relname::text from pg_class where relkind = 'r' and relnamespace = %s::regnamespace"
-        assert connection.execute(tables, (schema,)).fetchall() == [("worker",)]
-
-
-def test_the_digests_of_migrations_are_recorded() -> None:
-    lines = (HERE / "migrations" / "hashes.txt").read_text().splitlines()
-    assert lines == [f"{migration.sha256}  {migration.name}" for migration in migrations()]
-
-
-async def test_the_user_of_a_worker_needs_no_right_to_create(postgres: str) -> None:
-    await (await open_postgres(postgres, clock=ManualClock())).close()
-    place = place_of(postgres)
-    role = f"{place.schema}_worker"
-    with raw(postgres) as connection:
-        connection.execute(
-            f"drop role if exists {role}; create role {role} login; grant usage on schema {place.schema} to {role};"
-            f"grant select, insert, update, delete on all tables in schema {place.schema} to {role}".encode()
-        )
-        try:
-            async with scene_on(postgres.replace("//postgres@", f"//{role}@")) as scene:
-                hold = await scene.hold()
-                await scene.append(hold, event(), change=Change("succeeded"))
-        finally:
-            connection.execute(f"drop owned by {role}; drop role {role}".encode())
 
 
 @pytest.mark.parametrize(
@@ -398,7 +324,8 @@ async def test_a_paused_run_is_not_claimed(postgres: str) -> None:
 
 def test_every_statement_is_used() -> None:
     source = "".join(path.read_text() for path in HERE.glob("*.py"))
-    for name in Statements("outlive").names():
+    parts = set(re.findall(r"\{(\w+)\}", load(HERE / "queries.sql")["look"]))
+    for name in Statements("outlive").names() - parts:
         assert f'"{name}"' in source or f"['{name}']" in source, f"{name} is not used"
 
 

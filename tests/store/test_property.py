@@ -20,7 +20,7 @@ from outlive.model.run import ENDED, Authority, Head, Status, may_follow
 from outlive.model.run import STATUSES as ALL
 from outlive.store.port import Append, Change, Claim, Divergence, Store
 from outlive.store.postgres import PostgresStore
-from outlive.store.postgres.connection import place_of
+from outlive.store.postgres.connection import Place, place_of
 from outlive.store.sqlite import SQLiteStore
 from outlive.testing.clock import ManualClock
 from outlive.testing.store_model import ModelRun, explain
@@ -219,10 +219,12 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_due_is_known(self) -> None:
-        timers = [model.wake_at for model in self.model.values() if model.wake_at is not None]
-        expected = max(0, min(timers) - self.now) if timers else None
-        assert self.do(self.scene.store.next_wake(now=self.now)) == expected
-        asked = {(one.run, one.why) for one in self.do(self.scene.store.attention(now=self.now))}
+        look = self.do(self.scene.look())
+        open_runs = [model for model in self.model.values() if model.status not in ENDED]
+        due = [at for model in open_runs for at in (model.wake_at, model.deadline_at) if at and at > self.now]
+        assert look.due_ms == (min(due) - self.now if due else None)
+        assert look.claimable == any(model.claimable("b1", False, self.now) for model in open_runs)
+        asked = {(one.run, one.why) for one in look.attention}
         late = {(run, "late") for run, model in self.model.items() if model.status in ENDED and model.unread}
         assert asked == late | {(run, "deadline") for run, model in self.model.items() if self.is_past(model)}
 
@@ -249,6 +251,10 @@ class InFile(Machine):
 
 
 def on_server(url: str) -> type[Machine]:
+    return on_place(place_of(f"{url}%20-csynchronous_commit%3Doff&direct=yes"))
+
+
+def on_place(place: Place) -> type[Machine]:
     async def clear(connection: psycopg.AsyncConnection[TupleRow]) -> None:
         async with connection.transaction():
             for table in ("run", "entry", "operation", "inbox", "divergence"):
@@ -256,7 +262,6 @@ def on_server(url: str) -> type[Machine]:
 
     class OnServer(Machine):
         async def open_store(self, clock: ManualClock) -> Store:
-            place = place_of(f"{url}%20-csynchronous_commit%3Doff&direct=yes")
             store = PostgresStore(place, clock=clock, unsafe_durability=True)
             await store.open()
             async with await psycopg.AsyncConnection.connect(place.conninfo) as connection:

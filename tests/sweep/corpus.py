@@ -22,8 +22,12 @@ from outlive.model.operation import OperationRow
 
 @dataclass
 class Bank:
-    """What happened outside, by operation key; and how often a request came that it had to refuse first."""
+    """What happened outside, by operation key; and how often a request came that it had to refuse first.
 
+    `mark` is where a parameter stands in SQL of the store's database.
+    """
+
+    mark: str = "?"
     booked: dict[str, str] = field(default_factory=dict)
     acted: Counter[str] = field(default_factory=Counter)
     asked: Counter[str] = field(default_factory=Counter)
@@ -163,20 +167,25 @@ async def never_sent(op: Operation[Bank], what: str) -> str:
     raise NotSent("the line is cut")
 
 
+async def count_rows(op: Operation[Bank], what: str) -> int:
+    query = f"select count(*) from paid where what = {op.deps.mark}"
+    return int(str((await op.connection.execute(query, (what,)))[0][0]))
+
+
 @app.tool(effect="transactional", retry=SOON)
 async def store_row(op: Operation[Bank], what: str) -> int:
     await op.connection.execute("create table if not exists paid (what text)")
-    await op.connection.execute("insert into paid values (?)", (what,))
-    return int(str((await op.connection.execute("select count(*) from paid where what = ?", (what,)))[0][0]))
+    await op.connection.execute(f"insert into paid values ({op.deps.mark})", (what,))
+    return await count_rows(op, what)
 
 
 @app.tool(effect="transactional", retry=SOON)
 async def store_row_second_time(op: Operation[Bank], what: str) -> int:
     await op.connection.execute("create table if not exists paid (what text)")
-    await op.connection.execute("insert into paid values (?)", (what,))
+    await op.connection.execute(f"insert into paid values ({op.deps.mark})", (what,))
     if op.attempt == 1:
         raise ConnectionError("something else failed")
-    return int(str((await op.connection.execute("select count(*) from paid where what = ?", (what,)))[0][0]))
+    return await count_rows(op, what)
 
 
 async def find_with_secret(op: Operation[Bank]) -> Happened[str] | DidNotHappen | Unclear:

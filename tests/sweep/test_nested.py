@@ -224,10 +224,12 @@ class End:
     last: tuple[str, str | None]
 
 
-async def played(root: Node, faults: list[Fault], *, slow: bool = False, evict: bool = False) -> tuple[End, int]:
+async def played(
+    root: Node, faults: list[Fault], *, slow: bool = False, evict: bool = False, store: str = "sqlite"
+) -> tuple[End, int]:
     """How the program ends with these faults, each in a worker of its own; and the store calls of the first worker."""
     bank = Bank(slow=slow)
-    async with lab(app, deps=bank, evict=evict) as t:
+    async with lab(app, deps=bank, evict=evict, store=store) as t:
         bank.clock = t.clock
         world = t._world
         first = world.process
@@ -247,25 +249,25 @@ async def played(root: Node, faults: list[Fault], *, slow: bool = False, evict: 
         return End(result, sorted(bank.effects), story(entries), last), len(first.made)
 
 
-async def differ(seed: int, times: int) -> None:
+async def differ(seed: int, times: int, store: str = "sqlite") -> None:
     """One random program, disturbed in several ways, ends as it does undisturbed."""
     dice = Dice(seed)
     root = program(dice, apart=True)
-    undisturbed, calls = await played(root, [])
+    undisturbed, calls = await played(root, [], store=store)
     for _ in range(times):
         faults = some_faults(dice, calls)
-        end, _ = await played(root, faults)
+        end, _ = await played(root, faults, store=store)
         assert end == undisturbed, f"{', '.join(map(str, faults))}: {root.model_dump_json()}"
 
 
-async def crowd(seed: int, times: int) -> None:
+async def crowd(seed: int, times: int, store: str = "sqlite") -> None:
     """One random program whose calls are in flight when their branches are cancelled."""
     dice = Dice(seed)
     root = program(dice, apart=False)
     evict = dice.chance(0.3)
-    _, calls = await played(root, [], slow=True, evict=evict)
+    _, calls = await played(root, [], slow=True, evict=evict, store=store)
     for _ in range(times):
-        await played(root, some_faults(dice, calls), slow=True, evict=evict)
+        await played(root, some_faults(dice, calls), slow=True, evict=evict, store=store)
 
 
 def some_faults(dice: Dice, calls: int) -> list[Fault]:
@@ -278,12 +280,12 @@ def a_fault(dice: Dice, calls: int) -> Fault:
     return Fault(dice.pick("die", "after", "after", "before"), dice.upto(calls))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 async def test_what_branches_end_with_does_not_depend_on_deaths(seed: int) -> None:
     await differ(seed, times=3)
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(10))
 async def test_what_is_in_flight_in_cancelled_branches_is_settled(seed: int) -> None:
     await crowd(seed, times=4)
 
@@ -298,3 +300,17 @@ async def test_many_programs_do_not_depend_on_deaths(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(2000, 2200))
 async def test_many_programs_with_calls_in_flight_are_settled(seed: int) -> None:
     await crowd(seed, times=12)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("store", ["postgres"], indirect=True)
+@pytest.mark.parametrize("seed", range(3000, 3020))
+async def test_programs_on_postgres_do_not_depend_on_deaths(seed: int, store: str) -> None:
+    await differ(seed, times=4, store=store)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("store", ["postgres"], indirect=True)
+@pytest.mark.parametrize("seed", range(4000, 4020))
+async def test_programs_on_postgres_with_calls_in_flight_are_settled(seed: int, store: str) -> None:
+    await crowd(seed, times=4, store=store)

@@ -17,20 +17,43 @@ from outlive.secret.environment import EnvironmentSecrets
 from outlive.secret.files import FileSecrets
 from outlive.secret.port import ChainSecrets, Secrets, register_all
 from outlive.secret.scrubber import Scrubber, scrub_logs
+from outlive.store import sqlite
 from outlive.store.port import Store
 from outlive.store.sqlite import open_sqlite
+from outlive.store.upkeep import Upkeep
 
 
-async def open_store(settings: Settings, clock: Clock) -> Store:
-    """The store that the settings name, open. Raises SettingInvalid for a scheme that is not known."""
+async def open_store(settings: Settings, clock: Clock, *, existing: bool = False) -> Store:
+    """The store that the settings name, open. With `existing` nothing is made or migrated.
+
+    Raises SettingInvalid for a scheme that is not known.
+    """
+    unsafe = settings.unsafe_durability
+    if _is_postgres(settings):
+        # The driver takes a while to load, and who uses SQLite does not need it.
+        from outlive.store.postgres import open_postgres
+
+        return await open_postgres(
+            settings.store, clock=clock, unsafe_durability=unsafe, existing=existing, listen_url=settings.listen_url
+        )
+    return await open_sqlite(settings.store, clock=clock, unsafe_durability=unsafe, existing=existing)
+
+
+def upkeep_of(settings: Settings) -> Upkeep:
+    """The care of the database that the settings name; does no I/O. Raises SettingInvalid."""
+    if _is_postgres(settings):
+        from outlive.store import postgres
+
+        return postgres.upkeep_of(settings.store, unsafe_durability=settings.unsafe_durability)
+    return sqlite.upkeep_of(settings.store, unsafe_durability=settings.unsafe_durability)
+
+
+def _is_postgres(settings: Settings) -> bool:
     match settings.store.split(":", 1)[0]:
         case "sqlite":
-            return await open_sqlite(settings.store, clock=clock, unsafe_durability=settings.unsafe_durability)
+            return False
         case "postgresql" | "postgres":
-            # The driver takes a while to load, and who uses SQLite does not need it.
-            from outlive.store.postgres import open_postgres
-
-            return await open_postgres(settings.store, clock=clock, unsafe_durability=settings.unsafe_durability)
+            return True
         case _:
             raise SettingInvalid(
                 name="store", value=settings.store, source=settings.sources.get("store", "argument"),

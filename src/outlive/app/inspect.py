@@ -99,6 +99,8 @@ def _say(fact: kinds.Fact) -> tuple[str, Mood]:  # noqa: PLR0911 - one answer pe
             return fact.why, "wait"
         case kinds.Blocked():
             return f"{fact.reason}: {fact.detail}", "bad"
+        case kinds.EntriesLost():
+            return f"entries {fact.first}-{fact.last} were acknowledged and are gone: {'; '.join(fact.entries)}", "bad"
         case kinds.Ended():
             why = f": {fact.error.type}: {fact.error.message}" if fact.error else f" {fact.reason}".rstrip()
             return fact.status + why, "good" if fact.status == "succeeded" else "bad"

@@ -5,9 +5,9 @@ A verb that only reads never makes a database, and needs no application.
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -32,6 +32,8 @@ from outlive.model.errors import (
     NotSerialisable,
     RunExists,
     SettingInvalid,
+    StoreBusy,
+    StoreFull,
     StoreUnavailable,
     UndecodableEntry,
     UnknownOperation,
@@ -41,7 +43,8 @@ from outlive.model.ids import RunId, Tenant
 from outlive.model.operation import IN_DOUBT, OperationRow
 from outlive.model.run import Block, RunRow, Status
 from outlive.store.port import Divergence, RunFilter, Store, WorkerRow
-from outlive.store.sqlite import examine
+
+log = logging.getLogger("outlive.worker")
 
 # A worker renews its sign of life with its leases; three missed ones of the longest usual lease, and it is gone.
 _ALIVE_MS = 60_000
@@ -82,12 +85,11 @@ def check_serves(app: Outlive[object], settings: Settings) -> None:
 async def reading(settings: Settings) -> AsyncIterator[Store]:
     """The store, open, for as long as the block runs. Nothing is made or migrated.
 
-    Raises StoreUnavailable where there is none yet, NotAStore where there is something else.
+    Raises StoreUnavailable where there is none yet or an older release made it, NotAStore where there is something
+    else, SchemaTooNew.
     """
-    path = _place(settings.store)
-    if path is not None:
-        await asyncio.to_thread(examine, path, store=settings.store, existing=True)
-    store = await open_store(settings, SystemClock())
+    check_place(settings.store)
+    store = await open_store(settings, SystemClock(), existing=True)
     try:
         yield store
     finally:
@@ -97,7 +99,7 @@ async def reading(settings: Settings) -> AsyncIterator[Store]:
 @asynccontextmanager
 async def opened(app: Outlive[object], settings: Settings) -> AsyncIterator[Store]:
     """The application with its store open; a new database is made where there is none."""
-    _place(settings.store)
+    check_place(settings.store)
     await app.open(settings)
     try:
         yield app.opened
@@ -105,17 +107,37 @@ async def opened(app: Outlive[object], settings: Settings) -> AsyncIterator[Stor
         await app.close()
 
 
-def _place(url: str) -> Path | None:
-    """The file that a store is in, if it is one. Raises StoreUnavailable where no file can be."""
+async def reached(app: Outlive[object], settings: Settings, stopped: Callable[[], bool]) -> bool:
+    """Open the application's store, waiting for as long as it can be hoped to let us in; False once `stopped` says so.
+
+    Raises what opening it raises when it will not pass by itself.
+    """
+    clock, pause = SystemClock(), 0.5
+    check_place(settings.store)
+    while not stopped():
+        try:
+            await app.open(settings)
+            return True
+        except (StoreBusy, StoreFull, StoreUnavailable) as error:
+            if isinstance(error, StoreUnavailable) and not error.passing:
+                raise
+            log.warning("the store cannot be opened, trying again: %s", error)
+            # Many workers that wait for one database do not all come back at once.
+            await clock.sleep(pause * (0.5 + clock.random()))
+            pause = min(pause * 1.5, 4.0)
+    return False
+
+
+def check_place(url: str) -> None:
+    """Raises StoreUnavailable for a file that cannot be one. Other URLs pass."""
     parts = urlsplit(url)
     if parts.scheme != "sqlite" or parts.netloc or parts.path in ("", "/"):
-        return None
+        return
     path = Path(unquote(parts.path[1:]))
     if not path.parent.is_dir():
         raise StoreUnavailable(store=url, why=f"there is no directory {path.parent}")
     if path.is_dir():
         raise StoreUnavailable(store=url, why=f"{path} is a directory, not a file")
-    return path
 
 
 @dataclass(frozen=True, kw_only=True)

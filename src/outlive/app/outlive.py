@@ -169,7 +169,7 @@ class Outlive(Generic[D]):
         if row.input_digest != digested:
             raise RunExists(run=run, differs="input")
         if self._worker is not None:
-            self._worker.hint.set()
+            self._worker.hint()
         return self.handle(agent, run, tenant=tenant)
 
     def handle(self, agent: Agent[I, R], id: str, /, *, tenant: str = "default") -> Handle[R]:

@@ -66,7 +66,7 @@ class Serving:
         row = await self.store.run(Tenant(tenant), RunId(run))
         if row is not None and row.queue not in self.worker.pace.queues:
             self.worker.pace = replace(self.worker.pace, queues=(*self.worker.pace.queues, row.queue))
-        self.worker.hint.set()
+        self.worker.hint()
 
     def left(self) -> bool:
         """Whether something is still running after the drain, which only the end of the process can stop."""

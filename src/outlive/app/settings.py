@@ -58,6 +58,12 @@ def _url(text: str) -> str:
     return text
 
 
+def _listen(text: str) -> str:
+    if text not in ("", "no") and text.split(":", 1)[0] not in ("postgresql", "postgres"):
+        raise ValueError("say postgresql://user@host/database, no, or nothing")
+    return text
+
+
 def _lease(text: str) -> timedelta:
     lease = duration(text)
     if lease < timedelta(milliseconds=500):
@@ -90,6 +96,10 @@ class Settings:
         default=10, metadata=_say("leases in a row that may lapse before a run counts as poison", _count)
     )
     secrets: str = field(default="", metadata=_say("directory with one file per secret"))
+    listen_url: str = field(
+        default="",
+        metadata=_say("where a worker listens for hints, if not at the store's URL (PostgreSQL); no: nowhere", _listen),
+    )
     unsafe_durability: bool = field(
         default=False, metadata=_say("accept a database that may lose acknowledged commits", _truth)
     )

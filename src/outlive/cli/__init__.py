@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 
-from outlive.cli import config, log, ps, resolve, retry, run, show, start, worker
+from outlive.cli import config, db, log, ps, resolve, retry, run, show, start, worker
 from outlive.cli.codes import MEANINGS, guarded
 from outlive.cli.group import Verbs
 
@@ -22,6 +23,11 @@ app = typer.Typer(
     epilog=f"{_AS_IS}Exit codes:\n{_CODES}\n\nSettings: options, then OUTLIVE_* variables; see `outlive config`.",
 )  # fmt: skip
 
+
+def _add(to: typer.Typer, verb: Callable[..., None], examples: Sequence[str]) -> None:
+    to.command(epilog=_AS_IS + "\n".join(["Examples:", *(f"  {one}" for one in examples)]))(guarded(verb))
+
+
 for _verb, _examples in (
     (run.run, run.EXAMPLES),
     (start.start, start.EXAMPLES),
@@ -33,7 +39,15 @@ for _verb, _examples in (
     (retry.retry, retry.EXAMPLES),
     (config.config, config.EXAMPLES),
 ):
-    app.command(epilog=_AS_IS + "\n".join(["Examples:", *(f"  {one}" for one in _examples)]))(guarded(_verb))
+    _add(app, _verb, _examples)
+
+_db = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Make, upgrade or check the database that runs live in.",
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
+)  # fmt: skip
+for _name, _one in (("init", db.init), ("upgrade", db.upgrade), ("check", db.check)):
+    _add(_db, _one, db.EXAMPLES[_name])
+app.add_typer(_db, name="db")
 
 
 def _version(wanted: bool) -> None:

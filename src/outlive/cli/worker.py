@@ -78,11 +78,14 @@ def worker(
 async def _serve(app: Outlive[object], settings: Settings, queues: tuple[str, ...]) -> int:
     import os
 
-    from outlive.app import serving
+    from outlive.app import operate, serving
     from outlive.cli.stopping import on_signal
 
     tenants = None if settings.sources.get("tenant") == "default" else (settings.tenant,)
     with on_signal() as asked:
+        if not await operate.reached(app, settings, lambda: bool(asked.number)):
+            put("worker was stopped before it could open its store")
+            return codes.OK
         async with serving.serving(app, settings, queues=queues, tenants=tenants) as here:
             asked.then(lambda: _drain(here, settings))
             here.warn_of_ends()

@@ -195,7 +195,9 @@ class Attempt:
             scope.executing = False
             if scope.cancelled and scope.task is not None and not self.closed:
                 asyncio.get_running_loop().call_soon(scope.task.cancel)
-            self.changed.set()
+            if self.stop is not None:
+                # Who waits for this call to reach its record looks again; without a stop only parked scopes count.
+                self.changed.set()
 
     def _owned(self, asked: str, line: str) -> Scope:
         if self.closed:
@@ -272,6 +274,8 @@ class Attempt:
         while self.fold.duplicate:
             detail = f"operation {self.fold.duplicate} may have acted twice"
             await self.park(scope, Parked("duplicate", block="duplicate effect", detail=detail, cancellable=False))
+        while self.fold.lost:
+            await self.park(scope, Parked("a loss", block="entries lost", detail=self.fold.lost, cancellable=False))
 
     async def park(self, scope: Scope, parked: Parked) -> None:
         """Wait as `parked` says. Raises Unwind when the run is unloaded meanwhile."""

@@ -121,6 +121,8 @@ class Keeper:
     ) -> None:
         self._store, self._owner, self._lease_ms = store, owner, lease_ms
         self._clock, self._time, self._stall_limit = clock, time, stall_limit
+        self.on_moved: Callable[[], None] = lambda: None
+        self._database, self._moved_at = "", float("-inf")
         self._grips: dict[tuple[Tenant, RunId], Grip] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -148,9 +150,12 @@ class Keeper:
             self._thread.join()
 
     def hold(self, grip: Grip) -> None:
-        """Renew this one too."""
+        """Renew this one too. Whoever held the same run before has lost it."""
+        key = (grip.authority.tenant, grip.authority.run)
         with self._lock:
-            self._grips[(grip.authority.tenant, grip.authority.run)] = grip
+            before, self._grips[key] = self._grips.get(key), grip
+        if before is not None and before is not grip:
+            before.lose()
 
     def drop(self, grip: Grip) -> None:
         """Stop renewing it: it was released, or is lost."""
@@ -159,20 +164,39 @@ class Keeper:
             if self._grips.get(key) is grip:
                 del self._grips[key]
 
+    def heard(self, database: str) -> None:
+        """Which database has answered. Another one than before may not have all that was acknowledged."""
+        with self._lock:
+            before = self._database
+            self._database = database or before
+            if not before or self._database == before:
+                return
+            self._moved_at = self._clock.boottime()
+        self.on_moved()
+
+    def settling_s(self) -> float:
+        """Seconds for which nothing that is claimed should act, once another database answers: other workers may be
+        about to say what it has lost. A lease is as long as it takes to tell one that lives from one that does not.
+        """
+        return self._moved_at + self._lease_ms / 1000 + 1.0 - self._clock.boottime()
+
     def safe_until(self, asked_at: float) -> float:
         """The safe deadline of a lease that was asked for at boottime `asked_at`."""
         return asked_at + self._lease_ms / 1000 - margin_s(self._lease_ms / 1000)
 
     def renew_once(self) -> None:
-        """One renewal of all that is held. A store that cannot answer takes nothing away."""
+        """One renewal of all that is held, if anything is. A store that cannot answer takes nothing away."""
         with self._lock:
             held = {grip.authority: grip for grip in self._grips.values()}
+        if not held:
+            return  # the sign of life of a worker that drives nothing goes with its looks
         asked_at = self._clock.boottime()
         answer = self._store.renew(self._owner, list(held), self._lease_ms, now=self._clock.now())
         self._tell(held, answer, asked_at)
 
     def _tell(self, held: dict[Authority, Grip], answer: Renewed, asked_at: float) -> None:
         self._time.learn(answer.now)
+        self.heard(answer.database)
         for authority, grip in held.items():
             if grip.authority != authority:
                 continue  # claimed again or released meanwhile: the answer is about the past

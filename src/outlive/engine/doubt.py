@@ -9,6 +9,8 @@ from outlive.engine.journal import Item
 from outlive.log import kinds
 from outlive.log.fold import Fold, Sent
 
+WHY = "the database has lost the record of it"
+
 
 def believable_at(sent: Sent, ended_at: int) -> int:
     """The moment when no request of the last attempt can be on its way any more.

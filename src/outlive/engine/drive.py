@@ -18,6 +18,7 @@ from outlive.engine.authority import Grip, Keeper
 from outlive.engine.definition import AgentSpec
 from outlive.engine.doubt import doubts, watch
 from outlive.engine.journal import Also, Item, Journal
+from outlive.engine.losses import Losses
 from outlive.engine.run import Run
 from outlive.log import kinds
 from outlive.log.entry import Entry, verify
@@ -58,6 +59,8 @@ class Drive:
         self._harness, self._owner, self._max_lapses = harness, owner, max_lapses
         self.grip = Grip(claimed.authority, keeper.safe_until(asked_at), kit.clock, asyncio.get_running_loop())
         self.attempt: Attempt | None = None
+        self.losses = Losses(kit.store, kit.clock, owner)
+        self._journal: Journal | None = None
         self._drain: Stop | None = None
 
     def drain(self) -> None:
@@ -69,23 +72,34 @@ class Drive:
     async def run(self) -> Verdict:
         """From the claim to the end of the attempt. Never raises for what user code does."""
         self.keeper.hold(self.grip)
+        verdict: Verdict = "lost"
         try:
-            return await self._run()
+            verdict = await self._run()
         except Unwind:
-            return "lost"
+            pass
         finally:
             self.keeper.drop(self.grip)
+            if self._journal is not None:
+                self.losses.end(self._journal, lost=verdict == "lost")
+        if verdict == "lost" and self._journal is not None:
+            await self._journal.examine()
+        return verdict
 
     async def _run(self) -> Verdict:
         row, lease_ms = self.claimed.row, int(self.kit.lease_s * 1000)
-        entries = await self._patiently(lambda: self.kit.store.window(row.tenant, row.id))
+        await self._let_others_speak()
         key = await self._patiently(lambda: self.kit.store.key(row.tenant))
         try:
+            entries = await self._patiently(lambda: self.kit.store.window(row.tenant, row.id))
             _check_chain(key, row, entries)
             state, unreadable = fold(entries), ""
         except DataError as error:
             state, unreadable = Fold(), str(error)
         journal = Journal(self.kit.store, self._owner, lease_ms, self.kit.clock, self.kit.time, self.grip, row, state)
+        self._journal = journal
+        journal.examine = lambda: self._examine(journal)
+        if await self.losses.begin(journal):
+            return "blocked"
         if unreadable:
             return await self._block(journal, "undecodable", unreadable, Divergence(self.kit.code, unreadable))
         news = await self._patiently(lambda: inbox.take(journal))
@@ -94,7 +108,7 @@ class Drive:
             return await self._block(journal, "poison", detail)
         await self._recover(journal)
         attempt = self.attempt = Attempt(self.kit, journal, key)
-        self.grip.on_lost = lambda: attempt.halt(Stop("lost"))
+        self.grip.on_lost = lambda: self._lost(attempt)
         self.grip.on_unread = lambda: self._look_into_inbox(attempt)
         if self._drain is not None:
             attempt.halt(self._drain)
@@ -102,6 +116,23 @@ class Drive:
             return await self._live(attempt)
         finally:
             await self._unload(attempt)
+
+    async def _let_others_speak(self) -> None:
+        """Where another database has begun to answer, whoever saw this run's lost entries gets the time to say so."""
+        while (wait := self.keeper.settling_s()) > 0 and self._drain is None:
+            await self.kit.clock.sleep(min(wait, 1.0))
+        await self.grip.ensure()
+
+    async def _examine(self, journal: Journal) -> None:
+        row = journal.row
+        await self.losses.examine(row.tenant, row.id, journal.memory)
+
+    def _lost(self, attempt: Attempt) -> None:
+        """Whether entries are lost is found out at once: calls in flight may take long to end."""
+        attempt.halt(Stop("lost"))
+        task = asyncio.ensure_future(self._examine(attempt.journal))
+        attempt.helpers.add(task)
+        task.add_done_callback(attempt.helpers.discard)
 
     async def _recover(self, journal: Journal) -> None:
         """Doubt what an earlier attempt may have sent.
@@ -188,7 +219,9 @@ class Drive:
         """A run never ends well, or by its own failure, while an operation of it is in doubt."""
         if attempt.fold.duplicate:
             return "duplicate effect", f"operation {attempt.fold.duplicate} may have acted twice"
-        unknown = attempt.fold.in_doubt()
+        if attempt.fold.lost:
+            return "entries lost", attempt.fold.lost
+        unknown = attempt.fold.in_doubt(orphans=True)
         if unknown:
             listed = ", ".join(f"{call.sent.id} {call.shown}" for call in unknown if call.sent)
             return "operation in doubt", f"the agent has ended, but it is not known whether these happened: {listed}"

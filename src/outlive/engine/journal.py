@@ -14,10 +14,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import types
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from dataclasses import dataclass, field, replace
 
 from outlive.engine.authority import DatabaseTime, Grip, margin_s
+from outlive.engine.callables import until_done
 from outlive.log import kinds
 from outlive.log.entry import BLOB_BYTES, Draft, Entry
 from outlive.log.fold import Call, Fold, step
@@ -25,7 +28,7 @@ from outlive.model.clock import Clock
 from outlive.model.errors import CommitUnknown, LeaseLost, StoreBusy, StoreError, StoreFull, StoreUnavailable
 from outlive.model.ids import OperationId, Owner
 from outlive.model.operation import OperationRow
-from outlive.model.run import RunRow
+from outlive.model.run import Head, RunRow
 from outlive.model.signals import Unwind
 from outlive.store.port import Append, Change, Claimed, Divergence, Store, Transaction
 
@@ -57,6 +60,53 @@ class Also:
 NOTHING = Also()
 
 
+# Characters of a payload that is not worth the trouble of dropping.
+_SMALL = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What one acknowledged append brought: entries from `first` up to `end`, and the operations that it changed."""
+
+    first: int
+    end: Head
+    drafts: tuple[Draft, ...] = ()
+    operations: tuple[OperationRow, ...] = ()
+
+
+@dataclass(slots=True)
+class Memory:
+    """What this worker has seen acknowledged of a log, so that it notices when the database has less than that.
+
+    Appends, the last ones only: of a longer stretch that was lost it is known that it was, but not all that was in it.
+    """
+
+    kept: deque[Kept] = field(default_factory=lambda: deque(maxlen=64))
+    examined: asyncio.Task[bool] | None = None
+
+    @property
+    def end(self) -> Head:
+        """Where the log ended, last time."""
+        return self.kept[-1].end
+
+    def keep(self, append: Append, end: Head) -> None:
+        """An append was acknowledged. Large payloads are dropped, but for the outcomes of operations."""
+        drafts = append.drafts
+        if any(draft.payload is not None and len(draft.payload) > _SMALL for draft in drafts):
+            drafts = tuple(_brief(draft) for draft in drafts)
+        self.kept.append(Kept(append.head.seq, end, drafts, append.operations))
+
+
+def _brief(draft: Draft) -> Draft:
+    if draft.payload is None or (draft.kind == kinds.Outcome.KIND and len(draft.payload) <= BLOB_BYTES):
+        return draft
+    return replace(draft, payload=None)
+
+
+async def _nothing_to_examine() -> None:
+    pass
+
+
 class Journal:
     """Appends to one log and folds what it appended."""
 
@@ -66,6 +116,9 @@ class Journal:
     ) -> None:  # fmt: skip
         self.store, self.grip, self.row, self.fold, self.time = store, grip, row, fold, time
         self.head = row.head
+        self.memory = Memory()
+        self.memory.kept.append(Kept(row.head.seq - 1, row.head))
+        self.examine: Callable[[], Awaitable[None]] = _nothing_to_examine
         self._owner, self._lease_ms, self._clock = owner, lease_ms, clock
         self._buffer: list[Item] = []
         self._lock = asyncio.Lock()
@@ -75,19 +128,26 @@ class Journal:
         self._buffer.append(item)
 
     async def append(self, *items: Item, also: Also = NOTHING) -> None:
-        """Commit the items, and before them what was buffered. Raises Unwind when the run is not ours any more."""
-        task = asyncio.ensure_future(self._append(items, also))
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            # The commit is under way: its outcome is learned before the cancellation goes on.
-            while not task.done():
-                try:
-                    await asyncio.wait([task])
-                except asyncio.CancelledError:
-                    continue
-            task.exception()
-            raise
+        """Commit the items, and before them what was buffered. Raises Unwind when the run is not ours any more.
+
+        A cancellation of the caller is held back until the outcome is known, and raised then.
+        """
+        if self._lock.locked() or self.grip.lost or self.grip.remaining() < 0 or self._splits(items):
+            await _shielded(self._append(items, also))
+            return
+        async with self._lock:
+            # The common case needs no task: nothing is waited for but the commit, and that is certain.
+            append = self._prepare(items, also)
+            try:
+                await self._send(append)
+            except (LeaseLost, StoreError) as error:
+                await _shielded(self._commit(append, error))
+            except asyncio.CancelledError:
+                await _shielded(self._commit(append, CommitUnknown(store=self.store.name)))
+                raise
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            await _pause()
 
     async def append_within(self, transaction: Transaction, item: Item, *, also: Also) -> bool:
         """Commit the item together with what the transaction has written; the caller holds `exclusive`.
@@ -99,6 +159,7 @@ class Journal:
         committed = False
         try:
             self.head = await transaction.append(append, now=self._clock.now())
+            self.memory.keep(append, self.head)
             committed = True
         except LeaseLost as lost:
             self.grip.lose()
@@ -131,10 +192,13 @@ class Journal:
     async def _append(self, items: Sequence[Item], also: Also) -> None:
         async with self._lock:
             await self.grip.ensure()
-            if self._buffer and any(isinstance(item.fact, kinds.Turn) for item in items):
-                # What was recorded before a turn belongs to the window before it, which the turn's entry must begin.
+            if self._splits(items):
                 await self._commit(self._prepare((), NOTHING))
             await self._commit(self._prepare(items, also))
+
+    def _splits(self, items: Sequence[Item]) -> bool:
+        """Whether it takes two: what was recorded before a turn belongs to the window before, which the turn ends."""
+        return bool(self._buffer) and any(isinstance(item.fact, kinds.Turn) for item in items)
 
     def _prepare(self, items: Sequence[Item], also: Also) -> Append:
         everything = [*self._buffer, *items]
@@ -148,8 +212,8 @@ class Journal:
             step(self.fold, place, item.fact, item.scope, item.key, item.payload)
             turn = turn or isinstance(item.fact, kinds.Turn)
             operation = getattr(item.fact, "operation", None)
-            if operation is not None and operation in self.fold.operations:
-                touched[operation] = self.fold.operations[operation]
+            if operation is not None and (call := self.fold.sent(operation)) is not None:
+                touched[operation] = call
         known = {row.id for row in also.rows}
         rows = [self._row(call, at) for call in touched.values() if call.sent and call.sent.id not in known]
         return Append(
@@ -169,36 +233,52 @@ class Journal:
             how=sent.how, notes=dict(sent.notes), duplicates=sent.duplicates,
         )  # fmt: skip
 
-    async def _commit(self, append: Append) -> None:
+    async def _send(self, append: Append) -> None:
+        self.head = await self.store.append(append, now=self._clock.now())
+        self.memory.keep(append, self.head)
+
+    async def _commit(self, append: Append, error: Exception | None = None) -> None:
+        """Send until the outcome is known; with `error`, what the first time came to."""
         pause = 0.05
         while True:
-            try:
-                self.head = await self.store.append(append, now=self._clock.now())
-                return
-            except LeaseLost as lost:
+            if error is None:
+                try:
+                    return await self._send(append)
+                except (LeaseLost, StoreError) as failure:
+                    error = failure
+            if isinstance(error, LeaseLost):
                 self.grip.lose()
-                raise Unwind("lease lost") from lost
-            except CommitUnknown:
+                raise Unwind("lease lost") from error
+            if isinstance(error, CommitUnknown):
                 again = await self._settle_unknown(append)
                 if again is None:
-                    return
+                    return None
                 append = again
-            except (StoreBusy, StoreFull, StoreUnavailable) as error:
+            elif isinstance(error, StoreBusy | StoreFull | StoreUnavailable):
                 log.warning("run %s: nothing was written, trying again: %s", self.row.id, error)
                 await self._clock.sleep(pause)
                 pause = min(pause * 2, 1.0)
                 await self.grip.ensure()
+            else:
+                raise error
+            error = None
 
     async def _settle_unknown(self, append: Append) -> Append | None:
         """None when the append is in the log after all; else the same append under the new epoch, after the new head.
 
         An append that released the run and did commit took our token with it: then the claim finds nothing of ours.
+        Raises Unwind for a log that does not have what was acknowledged before: nothing may be added to it.
         """
         claimed = await self._claim_again()
+        before, tail = await self._tail(append)
+        if append.head.seq and (before is None or before.digest != append.head.digest):
+            self.grip.lose()
+            raise Unwind("the log has lost entries")
         self.head = claimed.row.head
-        if _holds(await self._tail(append), append.drafts):
-            return None
-        return replace(append, authority=claimed.authority, head=self.head)
+        if there := _holds(tail, append.drafts):
+            self.memory.keep(append, Head(tail[-1].seq + 1, tail[-1].digest) if tail else append.head)
+        self.memory.kept.append(Kept(self.head.seq - 1, self.head))
+        return None if there else replace(append, authority=claimed.authority, head=self.head)
 
     async def _claim_again(self) -> Claimed:
         while True:
@@ -219,16 +299,36 @@ class Journal:
             self.grip.moved(claimed.authority, asked_at + lease_s - margin_s(lease_s))
             return claimed
 
-    async def _tail(self, append: Append) -> list[Entry]:
+    async def _tail(self, append: Append) -> tuple[Entry | None, list[Entry]]:
+        """The entry before the append's, and as many after it as the append has."""
+        last = append.head.seq - 1
         while True:
             try:
-                return await self.store.entries(
-                    self.row.tenant, self.row.id, after=append.head.seq - 1, limit=len(append.drafts)
+                found = await self.store.entries(
+                    self.row.tenant, self.row.id, after=last - 1, limit=len(append.drafts) + 1
                 )
-            except (StoreBusy, StoreUnavailable) as error:
+                before = found[0] if found and found[0].seq == last else None
+                return before, [entry for entry in found if entry.seq > last]
+            except StoreError as error:
                 log.warning("run %s: %s", self.row.id, error)
                 await self._clock.sleep(0.2)
                 await self.grip.ensure()
+
+
+async def _shielded(work: Coroutine[object, object, None]) -> None:
+    """See the work through; a cancellation of the caller goes on when it has ended."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await until_done(task)
+        raise
+
+
+@types.coroutine
+def _pause() -> Generator[None, None, None]:
+    """Let a cancellation that was held back be delivered here."""
+    yield
 
 
 def _holds(tail: Sequence[Entry], drafts: Sequence[Draft]) -> bool:

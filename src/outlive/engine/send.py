@@ -20,14 +20,14 @@ from outlive.engine.attempt import Attempt, Scope
 from outlive.engine.callables import run_callable, until_done
 from outlive.engine.calls import Asked, Got, execute
 from outlive.engine.definition import ToolSpec
-from outlive.engine.doubt import believable_at, watch
+from outlive.engine.doubt import WHY, believable_at, watch
 from outlive.engine.journal import Also, Item
 from outlive.engine.operation import Facts, Operation, WindowOver, sending
 from outlive.engine.settle import settle
 from outlive.log import kinds
 from outlive.log.canonical import digest
 from outlive.log.fold import Call, Sent
-from outlive.model.errors import StoreError
+from outlive.model.errors import Diverged, StoreError
 from outlive.model.function import UserFunction
 from outlive.model.operation import IN_DOUBT, Effect, Retry
 from outlive.model.signals import NotSent, Unwind
@@ -79,7 +79,7 @@ class Send:
     async def run(self, call: Call | None) -> Call:
         """From whatever is recorded to the outcome. Raises Unwind where the run is unloaded before."""
         if call is None or call.sent is None:
-            call = await self._send(call)
+            call = await self._met_again() or await self._send(call)
         while not call.done:
             sent = call.sent
             assert sent is not None
@@ -97,6 +97,28 @@ class Send:
                 call = await self._send(call)
         await self.attempt.recorded(self.scope)
         return call
+
+    async def _met_again(self) -> Call | None:
+        """The call, if it was sent in entries that the database has lost. Raises Diverged if it was another one."""
+        id, _ = operation_key(self.attempt, self.scope.name, self.key)
+        if id not in self.attempt.fold.orphans:
+            return None
+        await self.attempt.gate(self.scope)
+        orphan = self.attempt.fold.orphans[id]
+        asked, sent = self.asked, orphan.sent
+        assert sent is not None
+        if orphan.digest != asked.digest:
+            raise Diverged(has=f"{orphan.shown} in entries that were lost", asks=asked.shown, line=asked.line)
+        facts: list[kinds.Fact] = [
+            kinds.MetAgain(name=asked.name, digest=asked.digest, shown=asked.shown, operation=id)
+        ]
+        if sent.status == "unknown":
+            watch(self.attempt.kit, id, sent.not_before)
+            facts.append(
+                kinds.InDoubt(operation=id, attempt=orphan.attempt, why=WHY, not_before=sent.not_before, lost=True)
+            )
+        await self.record(*facts)
+        return orphan
 
     def dedupes(self, sent: Sent) -> bool:
         """Whether the other side still knows our key, so that repeating acts once at most."""
@@ -263,6 +285,8 @@ class Send:
             answer = "sent late" if op.sent_late else ""
         if not answer:
             return
+        # If the log has lost the operation, evidence of it is understood only when that is recorded.
+        await attempt.journal.examine()
         epoch = attempt.journal.grip.authority.epoch
         body = {
             "operation": sent.id, "attempt": call.attempt, "epoch": epoch, "answer": answer, "payload": got.text,

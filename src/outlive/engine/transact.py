@@ -58,6 +58,8 @@ class Transact:
             try:
                 async with attempt.journal.exclusive(), attempt.journal.store.transaction() as transaction:
                     got = await self._execute(transaction, number, timeout)
+                    if isinstance(got.raised, StoreError):
+                        raise got.raised
                     if got.error is not None:
                         return got
                     done = Item(self._done(number), of.scope.name, of.key, got.text)

@@ -18,7 +18,7 @@ from outlive.engine.replay import Cursor
 from outlive.log import kinds
 from outlive.log.canonical import canonical
 from outlive.log.codec import Codec, codec_of
-from outlive.log.fold import Call, ScopeLog
+from outlive.log.fold import Call, ScopeLog, lost_operation
 from outlive.model.errors import Diverged, Refused, ScopeOpen, UndecodableEntry
 
 S = TypeVar("S", bound=BaseModel)
@@ -84,7 +84,8 @@ class Turns(Generic[S]):
         await self._attempt.gate(scope)
         where = f"the state of {self._shown}"
         text = clean(self._attempt.kit.scrubber, self._codec, self._codec.encode(state, where=where), where)
-        fact = kinds.Turn(name=self._shown, digest=self._digest, shown=self._shown, number=number)
+        lost = [lost_operation(orphan) for orphan in self._attempt.fold.orphans.values()]
+        fact = kinds.Turn(name=self._shown, digest=self._digest, shown=self._shown, number=number, lost=lost)
         scope.executing = True
         await self._attempt.journal.append(Item(fact, scope.name, f"/turns//{number}", text))
         scope.executing = False

@@ -1,8 +1,8 @@
 """A worker: claims runs that it serves, drives many at once, and gives them back in good order when it is told to stop.
 
-It takes over an expired lease only after it has itself watched it unrenewed for a whole renewal interval of that lease,
-on its own monotonic clock; a gap in its own sight of the store starts the watch again. So a clock jump, a restart of
-the database or a laptop's sleep moves no run, and a dead worker's runs move within a lease and a second.
+It looks at the store: soon after something was found, then less and less often, and when what it saw last becomes due.
+A hint only makes it look, or claim, sooner (waking.py); which leases it may take over, it learns by watching them
+(watch.py).
 """
 
 from __future__ import annotations
@@ -12,62 +12,56 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 
 from outlive.engine.attempt import Kit
 from outlive.engine.authority import Keeper
 from outlive.engine.control import Control
 from outlive.engine.definition import AgentSpec
 from outlive.engine.drive import Drive, Harness, Verdict
+from outlive.engine.losses import Losses
+from outlive.engine.waking import Waking
+from outlive.engine.watch import Watch
 from outlive.model.clock import Clock
 from outlive.model.errors import OutliveError, StoreError
 from outlive.model.ids import Owner, RunId, Tenant
-from outlive.store.port import Claim, Claimed, Store, WorkerRow
+from outlive.store.port import Claim, Claimed, Look, Store, WorkerRow
 
 log = logging.getLogger("outlive.worker")
 
 
+# Runs that one claim takes.
+MOST_AT_ONCE = 20
+# How soon a store that did not answer is asked again.
+RETRY_S = 0.5
+# A worker is taken to be alive for two leases, and for a minute by people.
+SIGN_MOST_S = 20.0
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a worker behaves in time (seconds, but for `lease_ms`), and whose runs of which queues it claims."""
+    """How a worker behaves in time (seconds, but for `lease_ms`), and whose runs of which queues it claims.
+
+    An idle one looks every `poll_most` s, or every `poll_deaf` s while the store's hints do not arrive; at least once
+    in a third of a lease, so that the runs of a dead worker move in time whether or not anything wakes it.
+    """
 
     lease_ms: int = 30_000
     concurrency: int = 100
     poll_least: float = 0.02
-    poll_most: float = 0.5
+    poll_most: float = 5.0
+    poll_deaf: float = 1.0
     drain: float = 30.0
     stall_limit: float = 300.0
     max_lapses: int = 10
     queues: tuple[str, ...] = ("default",)
     tenants: tuple[Tenant, ...] | None = None
 
-
-@dataclass(slots=True)
-class Watch:
-    """Which leases this worker has seen unrenewed, and since when on its own clock."""
-
-    clock: Clock
-    gap_s: float = 2.0
-    forsaken: list[tuple[Tenant, RunId]] = field(default_factory=list)
-    """Runs whose lease has been seen unrenewed for so long that whoever could drive them would have taken them."""
-    _since: dict[tuple[Tenant, RunId, int, int], float] = field(default_factory=dict)
-    _looked: float | None = None
-
-    async def look(self, store: Store) -> frozenset[tuple[Tenant, RunId, int]]:
-        """Look once; the leases that may be taken over as far as our own watching goes."""
-        now = self.clock.boottime()
-        overdue = await store.overdue(now=self.clock.now())
-        if self._looked is None or now - self._looked > self.gap_s:
-            self._since.clear()
-        self._looked = self.clock.boottime()
-        seen = {(one.tenant, one.run, one.epoch, one.renewed_at): one for one in overdue}
-        self._since = {key: self._since.get(key, now) for key in seen}
-        ready = [one for key, one in seen.items() if now - self._since[key] >= one.lease_ms / 3000]
-        self.forsaken = [
-            (one.tenant, one.run) for key, one in seen.items() if now - self._since[key] >= 2 * one.lease_ms / 1000
-        ]
-        return frozenset((one.tenant, one.run, one.epoch) for one in ready)
+    def between_looks(self, *, hinted: bool = True) -> float:
+        """The longest time between two looks."""
+        return min(self.poll_most if hinted else self.poll_deaf, self.poll_most, self.lease_ms / 3000)
 
 
 class Worker:
@@ -77,43 +71,44 @@ class Worker:
         self, store: Store, kit: Kit, agents: Mapping[str, AgentSpec], harness: Harness, pace: Pace, owner: Owner,
     ) -> None:  # fmt: skip
         self.store, self.kit, self.agents, self.pace, self.owner = store, kit, agents, pace, owner
-        self.hint = asyncio.Event()
         self.on_verdict: Callable[[Claimed, Verdict], None] | None = None
         self._harness = harness
         self._keeper = Keeper(store, owner, pace.lease_ms, kit.clock, kit.time, pace.stall_limit)
-        self._watch = Watch(kit.clock, gap_s=max(2.0, pace.lease_ms / 3000))
+        between = pace.between_looks()
+        self._watch = Watch(kit.clock, between, between + max(2.0, pace.lease_ms / 5000))
         self._control = Control(store, kit.clock, owner)
+        self._losses = Losses(store, kit.clock, owner)
+        self._waking = Waking(kit.clock, least=pace.poll_least)
+        self._signed = kit.clock.boottime()
+        self._more = False
         self._drives: dict[asyncio.Task[None], Drive] = {}
         self._stopping = False
         self._lingering: set[asyncio.Task[None]] = set()
 
+    def hint(self) -> None:
+        """Something was just started here, or may be claimed at once for another reason."""
+        self._waking.told()
+
     def stop(self) -> None:
         """Stop claiming, drain what is running, return from `run`. From the event loop's thread."""
         self._stopping = True
-        self.hint.set()
+        self._waking.wake()
         for drive in self._drives.values():
             drive.drain()
 
     async def run(self) -> None:
         """Serve until `stop`. A store that cannot be reached is waited for."""
         await self._patiently_announce()
-        self._keeper.start(asyncio.get_running_loop())
-        pause = self.pace.poll_least
+        loop = asyncio.get_running_loop()
+        self._keeper.on_moved = partial(_call_soon, loop, self._losses.compare_soon)
+        self._keeper.start(loop)
+        listening = asyncio.ensure_future(self._listen())
         try:
-            while not self._stopping:
-                self.hint.clear()
-                try:
-                    found = await self.claim()
-                    pause = self.pace.poll_least if found else min(pause * 1.5, self.pace.poll_most)
-                    wake = await self.store.next_wake(now=self.kit.clock.now())
-                    # A timer that is due and still there is one that we do not serve: it must not make us spin.
-                    wait = min(pause, wake / 1000) if wake else pause
-                except StoreError as error:
-                    log.warning("the store does not answer, trying again: %s", error)
-                    wait = self.pace.poll_most * (0.5 + self.kit.clock.random())
-                await self._wait(max(wait, 0.001))
+            await self._serve()
             await self._drain()
         finally:
+            listening.cancel()
+            await asyncio.wait([listening])
             if self._drives:
                 # What is still in flight keeps its lease until it has its record, or this process is gone.
                 lingering = asyncio.ensure_future(self._linger())
@@ -121,6 +116,31 @@ class Worker:
                 lingering.add_done_callback(self._lingering.discard)
             else:
                 await asyncio.to_thread(self._keeper.stop)
+
+    async def _serve(self) -> None:
+        pause = self.pace.poll_least
+        while not self._stopping:
+            told = self._waking.take()
+            try:
+                found = await (self._hinted() if told or self._more else self.claim())
+                self._waking.led_to(found)
+                longest = self.pace.between_looks(hinted=self._waking.hinted)
+                pause = self.pace.poll_least if found else min(pause * 1.5, longest)
+                wait = min(pause, self._watch.left())
+            except StoreError as error:
+                log.warning("the store does not answer, trying again: %s", error)
+                wait = RETRY_S * (0.5 + self.kit.clock.random())
+            await self._waking.wait(0.0 if self._more and self._free() > 0 else max(wait, 0.001))
+
+    async def _listen(self) -> None:
+        """Be woken by the hints of the store. Without any, and whatever goes wrong, polling finds the same."""
+        try:
+            async with aclosing(self.store.hints()) as hints:
+                async for hinted in hints:
+                    self._waking.heard(hinted=hinted)
+        except Exception:
+            log.exception("hints are not listened to any more: this worker looks every %g s", self.pace.poll_deaf)
+        self._waking.heard(hinted=False)
 
     async def _linger(self) -> None:
         await self.idle()
@@ -148,22 +168,48 @@ class Worker:
             await serving
 
     async def claim(self) -> int:
-        """Claim what can be claimed now and begin to drive it; look after runs that need no agent code."""
-        watched = await self._watch.look(self.store)
-        await self._attend()
-        free = self.pace.concurrency - len(self._drives)
-        if free <= 0:
+        """Look; look after runs that need no agent code; begin to drive what can be claimed now."""
+        now = self.kit.clock.boottime()
+        sign = not self._drives and now - self._signed >= min(SIGN_MOST_S, self.pace.lease_ms * 2 / 3000)
+        look = await self._watch.look(self.store, self._wish(), sign=sign)
+        self.kit.time.learn(look.now)
+        self._keeper.heard(look.database)
+        if sign:
+            self._signed = now
+        await self._attend(look)
+        return await self._take() if look.claimable or self._watch.lapsed else 0
+
+    async def _hinted(self) -> int:
+        """As `claim`, without a look before it unless one is due; a hint that finds nothing to claim makes one due."""
+        if self._watch.left() > 0:
+            if self._free() <= 0:
+                return 0
+            # Where there is room for more than one claim takes, nothing that is more urgent is kept waiting by this.
+            if found := await self._take(ready_only=self._free() > MOST_AT_ONCE):
+                self._watch.hasten(self.pace.poll_least)  # the hint may have been about something else as well
+                return found
+        return await self.claim()
+
+    async def _take(self, *, ready_only: bool = False) -> int:
+        if self._free() <= 0:
             return 0
-        claim = Claim(
-            self.owner, {name: self.kit.code for name in self.agents}, min(free, 20), self.pace.lease_ms, watched,
-            self.pace.queues, self.pace.tenants,
-        )  # fmt: skip
-        asked_at = self.kit.clock.boottime()
+        claim, asked_at, self._more = self._wish(ready_only=ready_only), self.kit.clock.boottime(), False
         claimed = await self.store.claim(claim, now=self.kit.clock.now())
         for one in claimed:
             self.kit.time.learn(one.now)
+            self._keeper.heard(one.database)
             self._begin(one, asked_at)
+        self._more = len(claimed) == claim.limit
         return len(claimed)
+
+    def _free(self) -> int:
+        return self.pace.concurrency - len(self._drives)
+
+    def _wish(self, *, ready_only: bool = False) -> Claim:
+        return Claim(
+            self.owner, {name: self.kit.code for name in self.agents}, min(max(self._free(), 1), MOST_AT_ONCE),
+            self.pace.lease_ms, self._watch.ripe, self.pace.queues, self.pace.tenants, ready_only,
+        )  # fmt: skip
 
     async def idle(self) -> None:
         """Return when nothing that was claimed is running any more."""
@@ -179,6 +225,7 @@ class Worker:
         drive = Drive(
             self.kit, self._keeper, self.owner, self._harness, agent, claimed, asked_at, self.pace.max_lapses
         )  # fmt: skip
+        drive.losses = self._losses
         if claimed.why == "takeover":
             log.info("run %s: taken over at epoch %d", claimed.row.id, claimed.authority.epoch)
         task = asyncio.ensure_future(self._drive(drive))
@@ -198,10 +245,10 @@ class Worker:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._drives.pop(task, None)
-        self.hint.set()
+        self._waking.wake()
 
-    async def _attend(self) -> None:
-        for one in await self.store.attention(now=self.kit.clock.now()):
+    async def _attend(self, look: Look) -> None:
+        for one in look.attention:
             try:
                 if one.why == "deadline":
                     await self._control.expire(one.tenant, one.run)
@@ -219,14 +266,6 @@ class Worker:
             except Exception:
                 log.exception("run %s could not be given back", run)
 
-    async def _wait(self, seconds: float) -> None:
-        waiting = [asyncio.ensure_future(self.hint.wait()), asyncio.ensure_future(self.kit.clock.sleep(seconds))]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waiting:
-                one.cancel()
-
     async def _patiently_announce(self) -> None:
         row = WorkerRow(self.owner, os.getpid(), {name: self.kit.code for name in self.agents}, 0, 0)
         while not self._stopping:
@@ -235,7 +274,7 @@ class Worker:
                 return
             except StoreError as error:
                 log.warning("the store does not answer, trying again: %s", error)
-                await self.kit.clock.sleep(self.pace.poll_most)
+                await self.kit.clock.sleep(RETRY_S * (0.5 + self.kit.clock.random()))
 
     async def _drain(self) -> None:
         """Calls in flight reach their record, bounded; one that does not keeps its lease until this process is gone."""
@@ -249,6 +288,10 @@ class Worker:
             await self.store.leave(self.owner)
         except StoreError as error:
             log.warning("could not take leave: %s", error)
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
+    loop.call_soon_threadsafe(what)
 
 
 def owner_name(clock: Clock) -> Owner:

@@ -85,12 +85,19 @@ def seal(secret: bytes, head: Head, epoch: int, drafts: Sequence[Draft]) -> Seal
             blob = blob_address(secret, payload)
             blobs.append((blob, payload))
             payload = None
-        entry = Entry(
-            seq, epoch, draft.kind, draft.version, draft.at, draft.scope, draft.key, draft.body, payload, blob,
-            draft.data_class, draft.key_id, b"",
+        last = _digest(
+            secret, last,
+            (
+                str(seq), str(epoch), draft.kind, str(draft.version), str(draft.at), draft.scope, draft.key, draft.body,
+                "-" if payload is None else "+" + payload, blob or "", draft.data_class, draft.key_id,
+            ),
         )  # fmt: skip
-        last = link(secret, last, entry)
-        entries.append(_with_digest(entry, last))
+        entries.append(
+            Entry(
+                seq, epoch, draft.kind, draft.version, draft.at, draft.scope, draft.key, draft.body, payload, blob,
+                draft.data_class, draft.key_id, last,
+            )
+        )  # fmt: skip
         seq += 1
     return Sealed(tuple(entries), tuple(blobs), Head(seq, last))
 
@@ -107,9 +114,13 @@ def link(secret: bytes, before: bytes, entry: Entry) -> bytes:
         entry.body, "-" if entry.payload is None or entry.blob else "+" + entry.payload, entry.blob or "",
         entry.data_class, entry.key_id,
     )  # fmt: skip
+    return _digest(secret, before, fields)
+
+
+def _digest(secret: bytes, before: bytes, fields: Sequence[str]) -> bytes:
     # Each field is framed by its length, so that no two different entries give the same bytes.
     framed = "".join([f"{len(field)}:{field}" for field in fields])
-    return hmac.new(secret, before + framed.encode(), hashlib.sha256).digest()
+    return hmac.digest(secret, before + framed.encode(), "sha256")
 
 
 def verify(secret: bytes, run: str, entries: Sequence[Entry], before: bytes = b"") -> Head:
@@ -128,22 +139,19 @@ def verify(secret: bytes, run: str, entries: Sequence[Entry], before: bytes = b"
 
 
 def _check_text(seq: int, draft: Draft) -> None:
-    for name in _TEXT:
-        value: str | None = getattr(draft, name)
-        if value is None:
-            continue
-        where = f"entry {seq} of kind {draft.kind!r}"
-        if "\0" in value:
-            raise NotSerialisable(what=f"its {name}", where=where, why="it has a NUL character")
-        try:
-            # ASCII knows itself; a long text is not encoded once more for nothing.
-            _ = value.isascii() or value.encode()
-        except UnicodeEncodeError as error:
-            raise NotSerialisable(what=f"its {name}", where=where, why="it has half of a surrogate pair") from error
-
-
-def _with_digest(entry: Entry, digest: bytes) -> Entry:
-    return Entry(
-        entry.seq, entry.epoch, entry.kind, entry.version, entry.at, entry.scope, entry.key, entry.body, entry.payload,
-        entry.blob, entry.data_class, entry.key_id, digest,
+    texts = (
+        draft.kind, draft.scope, draft.key, draft.body, draft.payload or "", draft.data_class, draft.key_id,
     )  # fmt: skip
+    for name, value in zip(_TEXT, texts, strict=True):
+        # ASCII knows itself; a long text is not encoded once more for nothing.
+        if "\0" in value or not (value.isascii() or _encodes(value)):
+            why = "it has a NUL character" if "\0" in value else "it has half of a surrogate pair"
+            raise NotSerialisable(what=f"its {name}", where=f"entry {seq} of kind {draft.kind!r}", why=why)
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -13,7 +13,9 @@ from typing import Literal, assert_never
 from outlive.log import kinds
 from outlive.log.entry import Entry
 from outlive.model.errors import UndecodableEntry
-from outlive.model.operation import Effect, OperationStatus
+from outlive.model.operation import IN_DOUBT, SETTLED, Effect, OperationStatus
+
+_SHOWN = 20
 
 CallKind = Literal["step", "operation", "value", "branches", "turn", "emit"]
 
@@ -86,6 +88,10 @@ class Fold:
     result: str | None = None
     duplicate: str = ""
     """The operation with an effect too many that nobody has acknowledged yet."""
+    lost: str = ""
+    """Which entries the database has lost, until a person has decided."""
+    orphans: dict[str, Call] = field(default_factory=dict)
+    """Operations of lost entries that no call has met again, by id: in no scope, because their place is not known."""
     keys: dict[str, Call] = field(default_factory=dict)
 
     @property
@@ -99,9 +105,14 @@ class Fold:
         """The scopes of the window that is still open."""
         return self.windows[-1]
 
-    def in_doubt(self) -> list[Call]:
-        """Operations that are pending or unknown."""
-        return [c for c in self.operations.values() if c.sent and c.sent.status in ("pending", "unknown")]
+    def sent(self, operation: str) -> Call | None:
+        """The call of an operation, also of one whose place in the log was lost."""
+        return self.operations.get(operation) or self.orphans.get(operation)
+
+    def in_doubt(self, *, orphans: bool = False) -> list[Call]:
+        """Operations that are pending or unknown; with those of lost entries that no call has met again, if asked."""
+        known = [*self.operations.values(), *(self.orphans.values() if orphans else ())]
+        return [c for c in known if c.sent and c.sent.status in IN_DOUBT]
 
 
 def fold(entries: Iterable[Entry]) -> Fold:
@@ -131,11 +142,8 @@ def step(state: Fold, seq: int, fact: kinds.Fact, scope: str, key: str, payload:
             state.started, state.input = fact, payload
         case kinds.Ended():
             state.ended, state.result = fact, payload
-        case kinds.Retried():
-            state.duplicate = ""
-            for call in state.operations.values():
-                if call.sent is not None:
-                    call.sent.lookups, call.sent.again_at = 0, 0
+        case kinds.Retried() | kinds.EntriesLost():
+            _stood(state, seq, fact)
         case kinds.ClaimedBy() | kinds.Suspended() | kinds.Blocked() | kinds.Released():
             pass
         case _:
@@ -154,9 +162,13 @@ def _turn(state: Fold, seq: int, fact: kinds.Turn, scope: str, key: str, payload
     call = Call("turn", scope, key, fact.name, fact.digest, fact.shown, seq, True, payload, number=fact.number)
     _scope(state, scope).calls.append(call)
     state.keys = {key: call}
+    state.orphans = {one.operation: _orphan(one, seq) for one in fact.lost}
 
 
 def _call(state: Fold, seq: int, fact: kinds.Call, scope: str, key: str, payload: str | None) -> None:
+    if isinstance(fact, kinds.MetAgain):
+        _met_again(state, seq, fact, scope, key)
+        return
     call = state.keys.get(key)
     if call is not None and call.kind != _kind(fact):
         raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why=f"its key is that of a {call.kind}")
@@ -217,9 +229,55 @@ def _intent(state: Fold, call: Call, fact: kinds.Intent, payload: str | None) ->
     call.sent.lookups = call.sent.again_at = 0
 
 
+def _stood(state: Fold, seq: int, fact: kinds.Retried | kinds.EntriesLost) -> None:
+    """The run stands still until a person has decided, or goes on because one has."""
+    if isinstance(fact, kinds.Retried):
+        state.duplicate = state.lost = ""
+        for call in state.operations.values():
+            if call.sent is not None:
+                call.sent.lookups, call.sent.again_at = 0, 0
+        return
+    state.lost = f"the database has lost entries {fact.first}-{fact.last}: {'; '.join(fact.entries[:_SHOWN])}"
+    for one in fact.operations:
+        if one.operation not in state.operations:
+            state.orphans.setdefault(one.operation, _orphan(one, seq))
+
+
+def _orphan(one: kinds.LostOperation, seq: int) -> Call:
+    sent = Sent(
+        one.operation, one.effect, one.idempotency_key, one.arguments, one.first_sent_at, one.send_by, one.timeout_ms,
+        one.settle_ms, one.status, not_before=one.not_before, how=one.how, lost=True,
+    )  # fmt: skip
+    call = Call("operation", one.scope, one.key, one.name, one.digest, one.shown, seq, attempt=one.attempt, sent=sent)
+    if one.status in SETTLED:
+        _settle(call, sent, one.status, one.payload, one.error, one.how)
+    return call
+
+
+def lost_operation(call: Call) -> kinds.LostOperation:
+    """An orphan as the entry of the next turn carries it on. The inverse of what folding that entry makes of it."""
+    sent = call.sent
+    assert sent is not None and sent.effect in ("idempotent", "external")
+    return kinds.LostOperation(
+        operation=sent.id, name=call.name, effect=sent.effect, scope=call.scope, key=call.key, digest=call.digest,
+        shown=call.shown, idempotency_key=sent.key, arguments=sent.arguments, attempt=call.attempt,
+        first_sent_at=sent.first_sent_at, send_by=sent.send_by, timeout_ms=sent.timeout_ms, settle_ms=sent.settle_ms,
+        not_before=sent.not_before, status=sent.status, how=sent.how, payload=call.payload, error=call.error,
+    )  # fmt: skip
+
+
+def _met_again(state: Fold, seq: int, fact: kinds.MetAgain, scope: str, key: str) -> None:
+    call = state.orphans.pop(fact.operation, None)
+    if call is None:
+        raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why=f"no lost entry told of {fact.operation}")
+    call.scope, call.key, call.seq = scope, key, seq
+    state.keys[key] = state.operations[fact.operation] = call
+    _scope(state, scope).calls.append(call)
+
+
 def _operation(state: Fold, seq: int, fact: kinds.Fact, payload: str | None) -> None:
     operation: object = getattr(fact, "operation", None)
-    call = state.operations.get(str(operation))
+    call = state.sent(str(operation))
     if call is None and isinstance(fact, kinds.Evidence):
         # It speaks of a turn that has left the window: only an effect too many still matters.
         state.duplicate = fact.operation if fact.verdict == "duplicate" else state.duplicate
@@ -247,7 +305,7 @@ def _operation(state: Fold, seq: int, fact: kinds.Fact, payload: str | None) -> 
         case kinds.Noted():
             sent.notes.update(fact.facts)
         case kinds.Resolved():
-            _resolved(call, sent, fact, payload)
+            _resolved(state, call, sent, fact, payload)
         case kinds.Evidence():
             _evidence(state, call, sent, fact, payload)
         case _:
@@ -266,7 +324,7 @@ def _settle(
     call.done, call.payload, call.error, call.declared = True, payload, error, status == "raised"
 
 
-def _resolved(call: Call, sent: Sent, fact: kinds.Resolved, payload: str | None) -> None:
+def _resolved(state: Fold, call: Call, sent: Sent, fact: kinds.Resolved, payload: str | None) -> None:
     match fact.decision:
         case "happened":
             _settle(call, sent, "succeeded", payload, None, "person")
@@ -277,6 +335,8 @@ def _resolved(call: Call, sent: Sent, fact: kinds.Resolved, payload: str | None)
             _settle(call, sent, "abandoned", None, kinds.ErrorRecord(type="Abandoned", message=fact.why), "person")
         case _:
             assert_never(fact.decision)
+    if not state.in_doubt(orphans=True):
+        state.lost = ""  # what was to be decided is decided
 
 
 def _evidence(state: Fold, call: Call, sent: Sent, fact: kinds.Evidence, payload: str | None) -> None:

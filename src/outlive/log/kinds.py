@@ -15,6 +15,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from outlive.log.entry import Draft, Entry
 from outlive.model.errors import UndecodableEntry
+from outlive.model.operation import OperationStatus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,34 @@ class ErrorRecord:
     data: dict[str, object] = field(default_factory=dict)
     declared: str = ""
     at: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LostOperation:
+    """An operation whose intent the database has lost: what its worker remembers of it, as replay and people need it.
+
+    `payload` and `error` are its outcome, once `status` is one that has an outcome. `key` is that of its call.
+    """
+
+    operation: str
+    name: str
+    effect: Literal["idempotent", "external"]
+    scope: str
+    key: str
+    digest: str
+    shown: str
+    idempotency_key: str
+    arguments: str
+    attempt: int
+    first_sent_at: int
+    send_by: int
+    timeout_ms: int
+    settle_ms: int
+    not_before: int
+    status: OperationStatus = "unknown"
+    how: str = ""
+    payload: str | None = None
+    error: ErrorRecord | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,10 +289,14 @@ class ScopeCancelled(Fact):
 
 @dataclass(frozen=True, kw_only=True)
 class Turn(Call):
-    """A turn begins (and the one before is committed). Payload: the state it begins with."""
+    """A turn begins (and the one before is committed). Payload: the state it begins with.
+
+    `lost` are the operations of lost entries that no call has met again yet: they outlive the window.
+    """
 
     KIND: ClassVar[str] = "turn"
     number: int
+    lost: list[LostOperation] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,6 +343,28 @@ class Retried(Fact):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EntriesLost(Fact):
+    """The database had acknowledged entries `first` to `last`, and does not have them any more.
+
+    `entries` says what the worker remembers of them, `operations` which of them may act a second time.
+    """
+
+    KIND: ClassVar[str] = "entries lost"
+    first: int
+    last: int
+    entries: list[str] = field(default_factory=list)
+    operations: list[LostOperation] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetAgain(Call):
+    """Replay has come to a call whose operation was sent in lost entries: it goes on from what is known of that."""
+
+    KIND: ClassVar[str] = "met again"
+    operation: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ended(Fact):
     """The last entry but for resolutions, evidence and audit. Payload: the result, if it succeeded."""
 
@@ -322,7 +377,8 @@ class Ended(Fact):
 _ALL: tuple[type[Fact], ...] = (
     Started, ClaimedBy, StepDone, StepTried, Intent, Outcome, Done, NotActed, InDoubt, LookedUp, Absent, Noted,
     Resolved,
-    Evidence, Value, Opened, Joined, ScopeCancelled, Turn, Emitted, Suspended, Blocked, Released, Retried, Ended,
+    Evidence, Value, Opened, Joined, ScopeCancelled, Turn, Emitted, Suspended, Blocked, Released, Retried,
+    EntriesLost, MetAgain, Ended,
 )  # fmt: skip
 KINDS: dict[str, type[Fact]] = {fact.KIND: fact for fact in _ALL}
 

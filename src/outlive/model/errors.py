@@ -306,11 +306,11 @@ class StoreFull(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """Cannot be opened or reached; nothing was written."""
+    """Cannot be opened or reached; nothing was written. `passing`: it may well be over without anybody's doing."""
 
-    def __init__(self, *, store: str, why: str) -> None:
+    def __init__(self, *, store: str, why: str, passing: bool = False) -> None:
         super().__init__(f"{store} cannot be used: {why}")
-        self.store, self.why = store, why
+        self.store, self.why, self.passing = store, why, passing
 
 
 class NotAStore(StoreUnavailable):

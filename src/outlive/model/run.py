@@ -22,7 +22,7 @@ STATUSES: tuple[Status, ...] = (
 ENDED: frozenset[Status] = frozenset(("succeeded", "failed", "cancelled", "expired"))
 
 # Why a run is blocked. Each names what a person (or a new version of the code) has to do.
-Block = Literal["operation in doubt", "duplicate effect", "diverged", "poison", "undecodable"]
+Block = Literal["operation in doubt", "duplicate effect", "diverged", "poison", "undecodable", "entries lost"]
 
 _NEXT: dict[Status, frozenset[Status]] = {
     "ready": frozenset(("running", "cancelled", "expired", "blocked")),

@@ -11,7 +11,7 @@ What stays true whatever the adapter:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -76,7 +76,9 @@ class Claim:
     `serves` maps an agent's name to the build of its code. `watched` are `(tenant, run, epoch)` whose lease the
     worker has itself
     seen unrenewed for a whole renewal interval; only those are taken over, and only once their lease has expired by the
-    database's clock. `why` of the claim entry is decided by the store: start, resume or takeover.
+    database's clock. `why` of the claim entry is decided by the store: start, resume or takeover. `ready_only` is a
+    quick claim, of runs that are `ready`, for a worker with more room than it could fill: whatever else is due, and may
+    be more urgent, it claims next.
     """
 
     owner: Owner
@@ -86,6 +88,7 @@ class Claim:
     watched: frozenset[tuple[Tenant, RunId, int]] = frozenset()
     queues: tuple[str, ...] = ("default",)
     tenants: tuple[Tenant, ...] | None = None
+    ready_only: bool = False
 
 
 ClaimWhy = Literal["start", "resume", "takeover", "again", "control"]
@@ -93,12 +96,16 @@ ClaimWhy = Literal["start", "resume", "takeover", "again", "control"]
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A run that is now ours: its row after the claim, where its log ends (after the claim entry), and the time."""
+    """A run that is now ours: its row after the claim, where its log ends (after the claim entry), and the time.
+
+    `database` is as in `Renewed`.
+    """
 
     authority: Authority
     row: RunRow
     why: ClaimWhy
     now: int
+    database: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +118,24 @@ class Overdue:
     renewed_at: int
     lease_ms: int
 
+    @property
+    def expires_at(self) -> int:
+        """When its lease has expired by the database's clock, unless it is renewed."""
+        return self.renewed_at + self.lease_ms
+
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
     """The answer to a renewal.
 
-    The time, which of the authorities are still ours, and which runs have unread inbox rows.
+    The time, which of the authorities are still ours, and which runs have unread inbox rows. `database` says which
+    database has answered; another one than before may not have all that was acknowledged. Empty: it cannot be said.
     """
 
     now: int
     kept: frozenset[Authority]
     unread: frozenset[tuple[Tenant, RunId]]
+    database: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +145,23 @@ class Attention:
     tenant: Tenant
     run: RunId
     why: Literal["deadline", "late"]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What there is to do for a worker, and when it should look again. All of one moment, `now`.
+
+    `claimable` says that its claim would find something, apart from what has lapsed: that is among `overdue`, for the
+    worker to judge. `due_ms` is how long until the next timer of an agent that it serves, or the next deadline, that
+    has not come yet; None without any. `database` is as in `Renewed`.
+    """
+
+    now: int
+    claimable: bool
+    due_ms: int | None = None
+    overdue: tuple[Overdue, ...] = ()
+    attention: tuple[Attention, ...] = ()
+    database: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,26 +309,28 @@ class Work(Protocol):
         ...
 
     def renew(self, owner: Owner, held: Sequence[Authority], lease_ms: int, *, now: int | None = None) -> Renewed:
-        """Extend the leases of exactly these authorities, and the worker's own sign of life.
+        """Extend the leases of exactly these authorities, and give the worker's own sign of life.
 
         Blocks: for the renewal thread.
         Raises StoreError when the store cannot say: that is not a lost lease.
         """
         ...
 
-    async def overdue(self, *, limit: int = 1000, now: int | None = None) -> list[Overdue]:
-        """Running runs whose renewal is overdue."""
-        ...
+    async def look(self, claim: Claim, *, sign: bool = False, most: int = 100, now: int | None = None) -> Look:
+        """All that the worker of this claim has to know before it sends it, in one statement.
 
-    async def attention(self, *, limit: int = 100, now: int | None = None) -> list[Attention]:
-        """Runs that need a control claim.
-
-        A running run past its deadline is its owner's to end while its lease lives.
+        With `sign` it gives that worker's sign of life too; else it changes nothing. `attention` has at most `most`
+        runs of each kind, `overdue` ten times as many, first what has expired longest ago. A running run past its
+        deadline is its owner's to end while its lease lives.
         """
         ...
 
-    async def next_wake(self, *, now: int | None = None) -> int | None:
-        """Milliseconds until the earliest timer of a waiting run (0 if one is due), None without any."""
+    def hints(self) -> AsyncGenerator[bool]:
+        """An item whenever something may have become claimable, or an ended run been sent something. It never ends.
+
+        Only hints: they come late or never, several at once, and for nothing. An item says whether further ones can be
+        relied on; False when they cannot, for instance while a connection is down.
+        """
         ...
 
     async def announce(self, worker: WorkerRow, *, now: int | None = None) -> None:

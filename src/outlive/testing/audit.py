@@ -34,7 +34,7 @@ async def audit(world: World[D], row: RunRow) -> list[str]:
     found += await _records(world, row, entries)
     found += _verdicts(world.witnessed, entries)
     found += _twice(entries)
-    found += _secrets(world)
+    found += await _secrets(world)
     return found
 
 
@@ -135,9 +135,9 @@ async def _records(world: World[D], row: RunRow, entries: list[Entry]) -> list[s
     return found
 
 
-def _secrets(world: World[D]) -> list[str]:
-    """No byte of a secret is on the disk."""
-    stored = b"".join(path.read_bytes() for path in world.path.parent.glob(world.path.name + "*") if path.is_file())
+async def _secrets(world: World[D]) -> list[str]:
+    """No byte of a secret is stored."""
+    stored = await world.ground.stored() if world.secrets.handed_out else b""
     return [f"a secret of {len(one)} letters is stored" for one in world.secrets.handed_out if one.encode() in stored]
 
 

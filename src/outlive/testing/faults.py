@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar, get_args
@@ -20,12 +20,11 @@ from outlive.model.operation import OperationRow
 from outlive.model.run import Authority, Head, NewRun, RunRow, Status
 from outlive.store.port import (
     Append,
-    Attention,
     Claim,
     Claimed,
     Divergence,
+    Look,
     Message,
-    Overdue,
     Renewed,
     RunFilter,
     Store,
@@ -272,17 +271,16 @@ class FaultyStore:
         self._leave(fault)
         return renewed
 
-    async def overdue(self, *, limit: int = 1000, now: int | None = None) -> list[Overdue]:
+    async def look(self, claim: Claim, *, sign: bool = False, most: int = 100, now: int | None = None) -> Look:
         """See the port."""
-        return await self._call("overdue", lambda: self._store.overdue(limit=limit, now=now))
+        return await self._call("look", lambda: self._store.look(claim, sign=sign, most=most, now=now))
 
-    async def attention(self, *, limit: int = 100, now: int | None = None) -> list[Attention]:
-        """See the port."""
-        return await self._call("attention", lambda: self._store.attention(limit=limit, now=now))
-
-    async def next_wake(self, *, now: int | None = None) -> int | None:
-        """See the port."""
-        return await self._call("next_wake", lambda: self._store.next_wake(now=now))
+    def hints(self) -> AsyncGenerator[bool]:
+        """See the port. A worker that has died hears nothing more."""
+        fault = self._enter("hints")
+        hints = self._store.hints()
+        self._leave(fault)
+        return hints
 
     async def announce(self, worker: WorkerRow, *, now: int | None = None) -> None:
         """See the port."""

@@ -1,14 +1,15 @@
 """The lab: an application's agents run for real, on a store of their own, in no time, and die wherever a test says.
 
-Real are the store (a SQLite file), the engine, the worker and the tools' bodies; only the clock is not: it stands still
-and jumps to what becomes due. Nothing in it sleeps.
+Real are the store (a SQLite file, or a schema of a PostgreSQL database), the engine, the worker and the tools' bodies;
+only the clock is not: it stands still and jumps to what becomes due. Nothing in it sleeps.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -25,11 +26,11 @@ from outlive.model.errors import Refused
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.model.operation import IN_DOUBT, OperationRow
 from outlive.testing.clock import ManualClock
-from outlive.testing.faults import Fault, FaultyStore
+from outlive.testing.faults import Fault, FaultKind, FaultyStore
+from outlive.testing.ground import File, Ground
 from outlive.testing.replaying import replay_elsewhere
-from outlive.testing.sweep import Person, Plan, Sweep, SweepReport
+from outlive.testing.sweep import ALL, Person, Plan, Sweep, SweepReport
 from outlive.testing.world import (
-    How,
     KeptSecrets,
     Stuck,
     World,
@@ -49,11 +50,14 @@ _SAID = "the test says so"
 class Lab(Generic[D]):
     """What a test holds. Times are the lab's own; `clock` may be handed to fakes."""
 
-    def __init__(self, app: Outlive[D], deps: D, directory: Path, secrets: KeptSecrets, how: How) -> None:
-        self._app, self._deps, self._directory, self._secrets, self._how = app, deps, directory, secrets, how
-        self._world: World[D] = World(app.registry, deps, directory / "lab.db", secrets=secrets, how=how)
+    def __init__(
+        self, app: Outlive[D], deps: D, directory: Path, ground: Callable[[], Ground], *, secrets: KeptSecrets,
+        evict: bool,
+    ) -> None:  # fmt: skip
+        self._app, self._deps, self._directory, self._secrets, self._evict = app, deps, directory, secrets, evict
+        self._ground = ground
+        self._world: World[D] = World(app.registry, deps, ground(), secrets=secrets, evict=evict)
         self._waiting = _Waiting(self._world)
-        self._swept = 0
         self._disturbed: list[FaultyStore] = []
 
     @property
@@ -160,7 +164,7 @@ class Lab(Generic[D]):
     async def sweep(
         self, agent: Agent[I, R], input: I, /, *, person: Person | None = None,
         equal: Callable[[R, R], bool] | None = None, every: int = 1, deaths: int = 1,
-        together: int = 1,
+        together: int = 1, kinds: Sequence[FaultKind] = ALL,
     ) -> SweepReport:  # fmt: skip
         """Run the agent again and again, each time with a fault at another store call, and check how it recovers.
 
@@ -171,29 +175,28 @@ class Lab(Generic[D]):
         `person` answers for what cannot be looked up; without it a run that is blocked by such an operation is as it
         should be, and the report counts it as *blocked*. `equal` compares results with that of the undisturbed run
         (default `==`). `every` takes only each so-manieth call, and the first of each kind; with `deaths=2` the next
-        worker dies as well; `together` points are tried at a time. Raises AssertionError that names call and fault and
-        shows the log.
+        worker dies as well; `together` points are tried at a time; `kinds` are the kinds of faults that are tried.
+        Raises AssertionError that names call and fault and shows the log.
         """
         sweep = Sweep(self._elsewhere, agent, input, person=person, equal=equal)
-        return await sweep.run(Plan(every=every, deaths=deaths, together=together))
+        return await sweep.run(Plan(every, deaths, together, kinds))
 
     async def replay(
         self, agent: Agent[I, R], input: I, /, *, hash_seeds: tuple[int, ...] = (1, 2), deps: str = ""
     ) -> None:
         """Record a run up to its end, then let other processes with these hash seeds repeat it from the log.
 
-        Each must ask for exactly what is recorded, execute nothing, and end as the first one did. `deps` names a
-        function `module:name` that gives the other process its deps (default: None). Raises AssertionError.
+        Each must ask for exactly what is recorded, execute nothing, and end as the first one did. The log is in a file,
+        whatever the lab's store is. `deps` names a function `module:name` that gives the other process its deps
+        (default: None). Raises AssertionError.
         """
-        await replay_elsewhere(self._elsewhere, agent, input, hash_seeds, deps)
+        await replay_elsewhere(self._elsewhere, self._directory, agent, input, hash_seeds, deps)
 
-    def _elsewhere(self, agent: AgentSpec) -> World[D]:
+    def _elsewhere(self, agent: AgentSpec, ground: Ground | None = None) -> World[D]:
         """A world of its own, in which this agent is the only one."""
-        self._swept += 1
         registry = Registry()
         registry.agents, registry.tools = {agent.name: agent}, self._app.registry.tools
-        path = self._directory / f"{self._swept}.db"
-        return World(registry, self._deps, path, secrets=self._secrets, how=self._how)
+        return World(registry, self._deps, ground or self._ground(), secrets=self._secrets, evict=self._evict)
 
     def _met(self) -> None:
         """Raise AssertionError for a fault of `crash` that has not happened."""
@@ -220,26 +223,49 @@ async def lab(
     evict: bool = False,
     secrets: Mapping[str, str] | None = None,
     threads: bool = False,
+    store: str = "sqlite",
 ) -> AsyncIterator[Lab[D]]:
     """A lab for an application: its agents and tools, with these `deps` in the place of what `app.deps` opens.
 
     With `evict` a run is unloaded from memory after every single record, as if each call took days. `secrets` come
     before those of the application. `threads` gives the store the threads that it has in production: slower, and the
-    order of calls is not the same in every run.
+    order of calls is not the same in every run. `store` is *sqlite*, or `postgresql://…` of a database in which the lab
+    may make schemas: it drops them at its end.
     """
     app.registry.load()
     loop = asyncio.get_running_loop()
     before = loop.get_exception_handler()
     quiet_about_the_dead(loop)
     with tempfile.TemporaryDirectory(prefix="outlive-lab-", ignore_cleanup_errors=True) as directory:
-        one = Lab(app, deps, Path(directory), kept_secrets(app, dict(secrets or {})), How(evict, threads))
-        await one._open()
-        try:
-            yield one
-            one._met()
-        finally:
-            await one._close()
-            loop.set_exception_handler(before)
+        here = Path(directory)
+        async with _grounds(store, here, threads=threads) as ground:
+            one = Lab(app, deps, here, ground, secrets=kept_secrets(app, dict(secrets or {})), evict=evict)
+            try:
+                await one._open()
+                yield one
+                one._met()
+            finally:
+                await one._close()
+                loop.set_exception_handler(before)
+
+
+@asynccontextmanager
+async def _grounds(store: str, directory: Path, *, threads: bool) -> AsyncIterator[Callable[[], Ground]]:
+    """What gives each world of a lab its ground. Raises Refused, SettingInvalid, StoreUnavailable."""
+    if store == "sqlite":
+        numbers = itertools.count()
+        yield lambda: File(directory / f"{next(numbers)}.db", threads=threads)
+        return
+    if not store.startswith(("postgresql://", "postgres://")):
+        raise Refused(what=f"lab(store={store!r})", why='say "sqlite", or postgresql://user@host/database')
+    # The driver takes a while to load, and a lab on files does not need it.
+    from outlive.testing.schemas import Schemas
+
+    schemas = Schemas(store)
+    try:
+        yield schemas.take
+    finally:
+        await schemas.drop()
 
 
 class _Waiting(ManualClock):

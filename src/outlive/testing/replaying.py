@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from typing_extensions import TypeVar as DefaultTypeVar
 
@@ -27,11 +27,14 @@ from outlive.model.ids import RunId
 from outlive.secret.port import ChainSecrets
 from outlive.testing.audit import Story, story, whole_log
 from outlive.testing.faults import Fault
+from outlive.testing.ground import File, Ground
 from outlive.testing.world import KeptSecrets, World
 
 D = DefaultTypeVar("D", default=None)
 I = TypeVar("I")  # noqa: E741 - as the public surface names it
 R = TypeVar("R")
+
+New: TypeAlias = "Callable[[AgentSpec, Ground], World[D]]"
 
 _PATIENCE_S = 60
 
@@ -60,10 +63,13 @@ class _Repeated:
 
 
 async def replay_elsewhere(
-    new: Callable[[AgentSpec], World[D]], agent: Agent[I, R], input: I, hash_seeds: tuple[int, ...], deps: str
+    new: New[D], directory: Path, agent: Agent[I, R], input: I, hash_seeds: tuple[int, ...], deps: str
 ) -> None:
-    """Record, then repeat under each hash seed. Raises AssertionError that says what differs, and shows the log."""
-    job = await _record(new, agent, input, deps)
+    """Record in a file there, then repeat under each hash seed.
+
+    Raises AssertionError that says what differs, and shows the log.
+    """
+    job = await _record(new, directory, agent, input, deps)
     here = await _repeat(await _copied(job, "here"), _served(agent), None)
     for seed in hash_seeds:
         there = await asyncio.to_thread(_elsewhere, await _copied(job, str(seed)), seed)
@@ -78,10 +84,11 @@ async def replay_elsewhere(
             )
 
 
-async def _record(new: Callable[[AgentSpec], World[D]], agent: Agent[I, R], input: I, deps: str) -> _Job:
+async def _record(new: New[D], directory: Path, agent: Agent[I, R], input: I, deps: str) -> _Job:
     """A run that has everything in its log but its end."""
-    count = await _appends(new, agent, input)
-    world = new(agent)
+    path = directory / f"{agent.name}.db"
+    count = await _appends(new(agent, File(directory / f"{agent.name}.whole.db")), agent, input)
+    world = new(agent, File(path))
     await world.open(Fault("die", count, "append"))
     try:
         handle = await world.client.start(agent, input, id=agent.name)
@@ -89,11 +96,10 @@ async def _record(new: Callable[[AgentSpec], World[D]], agent: Agent[I, R], inpu
         now = world.clock.now()
     finally:
         await world.close()
-    return _Job(str(world.path), agent.fn.__module__, agent.name, handle.id, now, deps)
+    return _Job(str(path), agent.fn.__module__, agent.name, handle.id, now, deps)
 
 
-async def _appends(new: Callable[[AgentSpec], World[D]], agent: Agent[I, R], input: I) -> int:
-    world = new(agent)
+async def _appends(world: World[D], agent: Agent[I, R], input: I) -> int:
     await world.open()
     try:
         handle = await world.client.start(agent, input, id=agent.name)
@@ -113,7 +119,7 @@ async def _copied(job: _Job, name: str) -> _Job:
 async def _repeat(job: _Job, registry: Registry, deps: object) -> _Repeated:
     """Take the run over and let it end."""
     world: World[object] = World(
-        registry, deps, Path(job.path), secrets=KeptSecrets({}, ChainSecrets([])), now=job.now
+        registry, deps, File(Path(job.path)), secrets=KeptSecrets({}, ChainSecrets([])), now=job.now
     )  # fmt: skip
     await world.open()
     try:

@@ -34,7 +34,7 @@ async def a_renewed_lease_is_not_taken_over(scene: Scene) -> None:
     hold = await scene.hold()
     scene.advance(milliseconds=LEASE)
     renewed = scene.store.renew(ANNA, [hold.authority], LEASE, now=scene.now)
-    assert renewed == Renewed(scene.now, frozenset([hold.authority]), frozenset())
+    assert replace(renewed, database="") == Renewed(scene.now, frozenset([hold.authority]), frozenset())
     watched = frozenset([(DEFAULT_TENANT, hold.run, 1)])
     assert await scene.claims(claim=replace(wish(BORIS), watched=watched)) == []
     row = await scene.row()
@@ -235,7 +235,7 @@ async def an_ended_run_takes_late_entries_by_seize_alone(scene: Scene) -> None:
         scene.advance(hours=1)
         await scene.post(status)
         assert await scene.claims(BORIS) == []
-        assert await scene.store.attention(now=scene.now) == [Attention(DEFAULT_TENANT, hold.run, "late")]
+        assert (await scene.look()).attention == (Attention(DEFAULT_TENANT, hold.run, "late"),)
         claimed = await scene.store.seize(DEFAULT_TENANT, hold.run, owner=BORIS, lease_ms=LEASE, now=scene.now)
         assert claimed is not None
         controller = held(claimed)
@@ -252,19 +252,30 @@ async def an_ended_run_takes_late_entries_by_seize_alone(scene: Scene) -> None:
         )
         async with Raises(LeaseLost):
             await scene.append(controller, event())
-        assert await scene.store.attention(now=scene.now) == []
+        assert (await scene.look()).attention == ()
 
 
 async def overdue_is_a_third_of_the_lease(scene: Scene) -> None:
     hold = await scene.hold()
     await scene.start("ready")
     scene.advance(milliseconds=LEASE // 3 - 1)
-    assert await scene.store.overdue(now=scene.now) == []
+    assert (await scene.look()).overdue == ()
     scene.advance(milliseconds=1)
     expected = Overdue(DEFAULT_TENANT, hold.run, 1, scene.now - LEASE // 3, LEASE)
-    assert await scene.store.overdue(now=scene.now) == [expected]
+    assert expected.expires_at == (await scene.row()).expires_at
+    assert (await scene.look()).overdue == (expected,)
     scene.store.renew(ANNA, [hold.authority], LEASE, now=scene.now)
-    assert await scene.store.overdue(now=scene.now) == []
+    assert (await scene.look()).overdue == ()
+
+
+async def what_has_expired_longest_ago_is_seen_first(scene: Scene) -> None:
+    for number in range(12):
+        await scene.hold(f"r{number:02}")
+        scene.advance(seconds=1)
+    scene.advance(milliseconds=LEASE)
+    look = await scene.look(most=1)
+    assert [one.run for one in look.overdue] == [f"r{number:02}" for number in range(10)]
+    assert not look.claimable, "what has lapsed is for the worker to judge"
 
 
 async def a_deadline_asks_for_attention_unless_an_owner_lives(scene: Scene) -> None:
@@ -275,11 +286,11 @@ async def a_deadline_asks_for_attention_unless_an_owner_lives(scene: Scene) -> N
     await scene.start("later", deadline_ms=10**9)
     scene.advance(seconds=5)
     scene.store.renew(ANNA, [running.authority], LEASE, now=scene.now)
-    assert [one.run for one in await scene.store.attention(now=scene.now)] == ["waiting", "ready"]
-    assert [one.run for one in await scene.store.attention(limit=1, now=scene.now)] == ["waiting"]
+    assert [one.run for one in (await scene.look()).attention] == ["waiting", "ready"]
+    assert [one.run for one in (await scene.look(most=1)).attention] == ["waiting"]
     scene.advance(milliseconds=LEASE)
-    asked = await scene.store.attention(now=scene.now)
-    assert asked == [Attention(DEFAULT_TENANT, RunId(run), "deadline") for run in ("running", "waiting", "ready")]
+    asked = (await scene.look()).attention
+    assert asked == tuple(Attention(DEFAULT_TENANT, RunId(run), "deadline") for run in ("running", "waiting", "ready"))
 
 
 async def workers_are_known_while_they_give_signs_of_life(scene: Scene) -> None:
@@ -293,6 +304,14 @@ async def workers_are_known_while_they_give_signs_of_life(scene: Scene) -> None:
     scene.store.renew(ANNA, [], LEASE, now=scene.now)
     anna = replace(anna, seen_at=scene.now)
     assert await scene.store.workers(within_ms=30_000, now=scene.now) == [anna, boris]
+    scene.advance(seconds=40)
+    await scene.look()
+    assert await scene.store.workers(within_ms=30_000, now=scene.now) == []
+    signed = await scene.store.look(wish(BORIS), sign=True, now=scene.now)
+    assert signed == await scene.look(BORIS)
+    boris = replace(boris, seen_at=scene.now)
+    assert await scene.store.workers(within_ms=30_000, now=scene.now) == [boris]
+    await scene.store.look(wish(Owner("nobody")), sign=True, now=scene.now)
     await scene.store.announce(replace(anna, serves={"clerk": "b3"}), now=scene.now)
     assert (await scene.store.workers(within_ms=1, now=scene.now))[0].serves == {"clerk": "b3"}
     await scene.store.leave(ANNA)
@@ -336,6 +355,7 @@ CASES: tuple[Callable[[Scene], Awaitable[None]], ...] = (
     an_abandoned_control_claim_hinders_nobody,
     an_ended_run_takes_late_entries_by_seize_alone,
     overdue_is_a_third_of_the_lease,
+    what_has_expired_longest_ago_is_seen_first,
     a_deadline_asks_for_attention_unless_an_owner_lives,
     workers_are_known_while_they_give_signs_of_life,
 )

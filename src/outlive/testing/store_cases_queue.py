@@ -80,25 +80,84 @@ async def a_run_past_its_deadline_is_not_claimed(scene: Scene) -> None:
 
 
 async def a_timer_wakes_when_its_time_has_come(scene: Scene) -> None:
-    assert await scene.store.next_wake(now=scene.now) is None
+    assert (await scene.look()).due_ms is None
     await scene.become(await scene.hold(), "waiting", wake_at=scene.now + 5000)
-    assert await scene.store.next_wake(now=scene.now) == 5000
+    assert await _seen(scene) == (False, 5000)
     scene.advance(milliseconds=4999)
     assert await scene.claims() == []
-    assert await scene.store.next_wake(now=scene.now) == 1
+    assert await _seen(scene) == (False, 1)
     scene.advance(milliseconds=1)
-    assert await scene.store.next_wake(now=scene.now) == 0
+    assert await _seen(scene) == (True, None)
     [claimed] = await scene.claims()
     assert (claimed.why, claimed.row.wake_at) == ("resume", None)
-    assert await scene.store.next_wake(now=scene.now) is None
+    assert await _seen(scene) == (False, None)
 
 
-async def the_earliest_timer_of_all_agents_is_found(scene: Scene) -> None:
-    for agent, seconds in [("bookkeeper", 7), ("archivist", 9), ("clerk", 3), ("pilot", 5)]:
+async def the_next_timer_of_all_agents_that_are_served_is_found(scene: Scene) -> None:
+    for agent, seconds in [("bookkeeper", 7), ("archivist", 2), ("clerk", 3), ("pilot", 5)]:
         await scene.start(agent, agent=agent)
         [claimed] = await scene.claims(claim=replace(wish(), serves={agent: "b"}))
         await scene.become(held(claimed), "waiting", wake_at=scene.now + seconds * 1000)
-    assert await scene.store.next_wake(now=scene.now) == 3000
+    serves = replace(wish(), serves={"bookkeeper": "b", "clerk": "b", "pilot": "b"})
+    assert (await scene.look(claim=serves)).due_ms == 3000
+    assert (await scene.look(claim=replace(serves, serves={}))).due_ms is None
+    # A timer that has come and cannot be claimed hides no later one.
+    scene.advance(seconds=4)
+    look = await scene.look(claim=replace(serves, queues=("another",)))
+    assert (look.claimable, look.due_ms) == (False, 1000)
+
+
+async def a_quick_claim_takes_what_is_ready(scene: Scene) -> None:
+    sleeps = await scene.hold("sleeps", priority=9)
+    await scene.become(sleeps, "waiting", wake_at=scene.now)
+    await scene.start("low")
+    await scene.start("high", priority=5)
+    await scene.start("other agent", agent="pilot", priority=9)
+    assert await _claimed(scene, replace(wish(), ready_only=True)) == ["high", "low"]
+    assert await _claimed(scene, replace(wish(), ready_only=True)) == []
+    assert await _claimed(scene, wish()) == ["sleeps"]
+
+
+async def a_deadline_is_due_when_it_comes(scene: Scene) -> None:
+    await scene.start(deadline_ms=9000)
+    await scene.start("other agent", agent="pilot", deadline_ms=4000)
+    assert (await scene.look()).due_ms == 4000
+    scene.advance(seconds=4)
+    look = await scene.look()
+    assert (look.due_ms, [one.run for one in look.attention]) == (5000, ["other agent"])
+
+
+async def a_look_sees_what_a_claim_would_find(scene: Scene) -> None:
+    assert not (await scene.look()).claimable
+    for run, claim in {
+        "other agent": replace(wish(), serves={"pilot": "p9"}),
+        "other queue": replace(wish(), queues=("slow", "slower")),
+        "other tenant": replace(wish(), tenants=(Tenant("t2"),)),
+    }.items():
+        new = new_run(run, agent="pilot" if run == "other agent" else "clerk")
+        new = replace(new, queue="slow") if run == "other queue" else new
+        await scene.store.start(replace(new, tenant=Tenant("t2")) if run == "other tenant" else new, now=scene.now)
+        assert not (await scene.look(claim=replace(wish(), tenants=(DEFAULT_TENANT,)))).claimable
+        assert (await scene.look(claim=claim)).claimable
+        [claimed] = await scene.claims(claim=claim)
+        assert not (await scene.look(claim=claim)).claimable
+        diverged = Divergence("b1", "report")
+        told = Append(
+            claimed.authority, claimed.row.head, (event(),), Change("blocked", "diverged"), divergence=diverged
+        )
+        await scene.store.append(told, now=scene.now)
+        agents = dict.fromkeys(claim.serves, "b1")
+        assert not (await scene.look(claim=replace(claim, serves=agents))).claimable
+        assert (await scene.look(claim=replace(claim, serves=dict.fromkeys(agents, "b2")))).claimable
+        await scene.claims(claim=replace(claim, serves=dict.fromkeys(agents, "b2")))
+
+
+async def a_look_sees_a_message_to_a_run_that_sleeps(scene: Scene) -> None:
+    hold = await scene.hold()
+    await scene.post()
+    assert not (await scene.look()).claimable, "its owner lives"
+    await scene.become(hold, "waiting", wake_at=scene.now + 10**9)
+    assert await _seen(scene) == (True, 10**9)
 
 
 async def a_message_opens_a_waiting_and_a_blocked_run(scene: Scene) -> None:
@@ -211,6 +270,12 @@ async def a_run_that_is_claimable_twice_is_due_since_the_first(scene: Scene) -> 
     assert await _claimed(scene, wish()) == ["both", "between"]
 
 
+async def _seen(scene: Scene) -> tuple[bool, int | None]:
+    look = await scene.look()
+    assert look.now == scene.now
+    return look.claimable, look.due_ms
+
+
 async def _claimed(scene: Scene, claim: Claim) -> list[RunId]:
     return [claimed.row.id for claimed in await scene.claims(claim=claim)]
 
@@ -223,7 +288,11 @@ CASES: tuple[Callable[[Scene], Awaitable[None]], ...] = (
     only_what_was_asked_for_is_claimed,
     a_run_past_its_deadline_is_not_claimed,
     a_timer_wakes_when_its_time_has_come,
-    the_earliest_timer_of_all_agents_is_found,
+    the_next_timer_of_all_agents_that_are_served_is_found,
+    a_quick_claim_takes_what_is_ready,
+    a_deadline_is_due_when_it_comes,
+    a_look_sees_what_a_claim_would_find,
+    a_look_sees_a_message_to_a_run_that_sleeps,
     a_message_opens_a_waiting_and_a_blocked_run,
     a_message_before_the_sleep_is_not_lost,
     a_message_sent_while_a_run_goes_to_sleep_is_not_lost,

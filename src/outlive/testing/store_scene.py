@@ -12,7 +12,7 @@ from outlive.log.kinds import Emitted, draft
 from outlive.model.ids import DEFAULT_TENANT, OperationId, Owner, RunId, Tenant
 from outlive.model.operation import OperationRow
 from outlive.model.run import Authority, Head, NewRun, RunRow, Status
-from outlive.store.port import Append, Change, Claim, Claimed, Message, Store
+from outlive.store.port import Append, Change, Claim, Claimed, Look, Message, Store
 from outlive.testing.clock import ManualClock
 
 LEASE = 30_000
@@ -86,6 +86,10 @@ class Scene:
     ) -> list[Claimed]:
         """Claim all that can be had, of agent *clerk* in build *b1* unless `claim` says otherwise."""
         return await (store or self.store).claim(claim or wish(owner), now=self.now)
+
+    async def look(self, owner: Owner = ANNA, *, claim: Claim | None = None, most: int = 100) -> Look:
+        """What a worker sees that would send this claim; without one, of agent *clerk* in build *b1*."""
+        return await self.store.look(claim or wish(owner), most=most, now=self.now)
 
     async def hold(
         self, run: str = "r", *, owner: Owner = ANNA, priority: int = 0, deadline_ms: int | None = None

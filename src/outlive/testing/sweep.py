@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast, get_args
 
 from typing_extensions import TypeVar as DefaultTypeVar
 
@@ -23,7 +23,7 @@ from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.model.operation import IN_DOUBT, DidNotHappen, Happened, OperationRow
 from outlive.model.run import RunRow
 from outlive.testing.audit import audit
-from outlive.testing.faults import WRITES, Fault, Made
+from outlive.testing.faults import WRITES, Fault, FaultKind, Made
 from outlive.testing.world import World, resolve, why_blocked
 
 D = DefaultTypeVar("D", default=None)
@@ -36,19 +36,27 @@ Person = Callable[[OperationRow], "Happened[object] | DidNotHappen | None"]
 # What a call to the store is about: a step, a tool by what it declares, or the run itself.
 CLASSES = ("run", "step", "read", "idempotent", "external", "external, looked up", "transactional")
 
+ALL: tuple[FaultKind, ...] = get_args(FaultKind)
+
 # A second death is tried at one in so many calls of the recovering worker, each time others.
 _STRIDE = 7
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is tried: each `every`-th call, the first of each kind; with two `deaths` the next worker dies too."""
+    """How much is tried: each `every`-th call, the first of each kind; with two `deaths` the next worker dies too.
+
+    `kinds` are the kinds of faults.
+    """
 
     every: int = 1
     deaths: int = 1
     together: int = 1
+    kinds: Sequence[FaultKind] = ALL
 
     def __post_init__(self) -> None:
+        if not self.kinds or not set(self.kinds) <= set(ALL):
+            raise Refused(what=f"kinds={self.kinds!r}", why=f"the kinds of faults are {', '.join(ALL)}")
         if self.every < 1 or self.together < 1 or self.deaths not in (1, 2):
             raise Refused(what=str(self), why="every and together are at least 1, and deaths are 1 or 2")
 
@@ -171,7 +179,7 @@ class Sweep(Generic[I, R, D]):
         for call, made in enumerate(undisturbed.made, start=1):
             kind = made.method, frozenset(self._about(made))
             if kind not in met or call % plan.every == 0:
-                waiting += points(call, made)
+                waiting += [one for one in points(call, made) if one.first[0].kind in plan.kinds]
             met.add(kind)
         waiting.reverse()
         try:

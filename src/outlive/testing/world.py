@@ -1,4 +1,4 @@
-"""A store on a file, a clock that only we move, and the worker processes that use them one after another.
+"""A store of its own, a clock that only we move, and the worker processes that use them one after another.
 
 Nothing waits in real time: a worker works until there is nothing to claim, then the clock jumps to the next thing that
 becomes due. What a worker really executed, and what was really stored, is written down here as it happens, so that it
@@ -12,7 +12,6 @@ import json
 import logging
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import Generic, Literal
 
 from typing_extensions import TypeVar
@@ -35,8 +34,8 @@ from outlive.model.run import RunRow
 from outlive.secret.port import Secrets
 from outlive.store.port import Append, RunFilter, Store
 from outlive.testing.clock import ManualClock
-from outlive.testing.direct import DirectStore
 from outlive.testing.faults import Died, Fault, FaultyStore
+from outlive.testing.ground import Ground
 
 D = TypeVar("D", default=None)
 
@@ -91,42 +90,22 @@ class Witnessed:
     arguments: dict[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class How:
-    """Whether runs are unloaded after each record, and whether the store has its threads."""
-
-    evict: bool = False
-    threads: bool = False
-
-
-class _Client(Outlive[D]):
-    """The application as somebody outside opens it."""
-
-    async def open_directly(self, path: Path, clock: Clock) -> None:
-        """Open a store that this process has for itself."""
-        store = DirectStore(path, clock=clock)
-        await store.open()
-        self._store = store
-
-
 class World(Generic[D]):
     """One store and everybody who uses it. `client` is the application as the world outside would open it."""
 
     def __init__(
-        self, registry: Registry, deps: D, path: Path, *, secrets: KeptSecrets, how: How | None = None,
+        self, registry: Registry, deps: D, ground: Ground, *, secrets: KeptSecrets, evict: bool = False,
         now: int | None = None,
     ) -> None:  # fmt: skip
-        self.registry, self.deps, self.path = registry, deps, path
+        self.registry, self.deps, self.ground = registry, deps, ground
         self.clock = JumpingClock() if now is None else JumpingClock(now=now)
         self.secrets = secrets
-        self.settings = Settings(
-            store=f"sqlite:///{self.path}?synchronous=off", unsafe_durability=True, lease=_LEASE, tenant=DEFAULT_TENANT
-        )
+        self.settings = Settings(lease=_LEASE, tenant=DEFAULT_TENANT)
         self.witnessed: list[Witnessed] = []
         self.deaths = 0
         self.next_faults: list[tuple[Fault, ...]] = []
         self._complaints = Complaints()
-        self._how = how or How()
+        self._evict = evict
         self._client: Outlive[D] | None = None
         self._process: tuple[FaultyStore, Worker] | None = None
 
@@ -134,12 +113,9 @@ class World(Generic[D]):
 
     async def open(self, *faults: Fault, answering: Clock | None = None) -> None:
         """Open the store; `faults` are those of the first worker, `answering` is the clock of whoever waits outside."""
-        client: _Client[D] = _Client(self.settings.store, clock=answering or self.clock)
+        client: Outlive[D] = Outlive(clock=answering or self.clock)
         client.registry = self.registry
-        if self._how.threads:
-            await client.open(self.settings)
-        else:
-            await client.open_directly(self.path, self.clock)
+        client.use(await self.ground.open(self.clock))
         self._client = client
         logging.getLogger("outlive.worker").addHandler(self._complaints)
         self.serve(*faults)
@@ -148,8 +124,7 @@ class World(Generic[D]):
         """Close the store."""
         logging.getLogger("outlive.worker").removeHandler(self._complaints)
         self._process = None
-        if self._client is not None:
-            await self._client.close()
+        await self.ground.close()
 
     @property
     def client(self) -> Outlive[D]:
@@ -179,7 +154,7 @@ class World(Generic[D]):
 
         worker = worker_of(
             self.registry, store, self.settings, self.clock, self.deps, secrets=self.secrets, on_send=on_send,
-            wake_in_place=False, evict=self._how.evict,
+            wake_in_place=False, evict=self._evict,
         )  # fmt: skip
         self._process = store, worker
 

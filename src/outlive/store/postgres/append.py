@@ -23,10 +23,12 @@ from outlive.model.errors import (
     WrongState,
 )
 from outlive.model.run import ENDED, Authority, Head
+from outlive.store.certain import Certain, outcome
 from outlive.store.port import Append, Change
-from outlive.store.postgres.connection import CROSSED, MOST_ATTEMPTS, Statements, is_lost, translated
+from outlive.store.postgres.connection import CROSSED, FORGOTTEN, MOST_ATTEMPTS, Statements, is_lost, translated
 from outlive.store.postgres.rows import Parameters, check_text, entry_parameters, operation_parameters, to_json
 from outlive.store.postgres.tasks import Tasks
+from outlive.store.postgres.wire import Wire
 
 MOST_RUNS = 64
 MOST_BYTES = 4 * 2**20
@@ -41,7 +43,7 @@ _PARTS = {
     "put_divergence": "divergences",
 }
 
-Connect: TypeAlias = "Callable[[], Awaitable[psycopg.AsyncConnection[TupleRow]]]"
+Connect: TypeAlias = "Callable[[], Awaitable[Wire]]"
 
 
 @dataclass(slots=True)
@@ -70,9 +72,8 @@ def prepare(secret: bytes, append: Append, now: int | None) -> Prepared:
     }  # fmt: skip
     if append.change is not None:
         row |= _change(append.change, where)
-    parts: dict[str, list[Parameters]] = {
-        "add_blob": blob_parameters(append, sealed.blobs, [entry.blob for entry in sealed.entries]),
-        "add_entry": [entry_parameters(entry) for entry in sealed.entries],
+    parts = {"add_entry": [entry_parameters(entry) for entry in sealed.entries]}
+    others: dict[str, list[Parameters]] = {
         # The last record of an operation counts: one statement cannot write a row twice.
         "put_operation": list({one.id: operation_parameters(one) for one in append.operations}.values()),
         "take_message": [{"id": number} for number in append.taken],
@@ -82,12 +83,13 @@ def prepare(secret: bytes, append: Append, now: int | None) -> Prepared:
         else [],
     }
     # What is sealed has been checked.
-    others = (one for name, rows in parts.items() if name not in ("add_blob", "add_entry") for one in rows)
-    for parameters in (row, *others):
+    for parameters in (row, *(one for rows in others.values() for one in rows)):
         check_text(parameters, where)
     size = sum(len(entry.body) + len(entry.payload or "") for entry in sealed.entries)
-    size += sum(len(payload) for _, payload in sealed.blobs)
-    return Prepared(authority, sealed.head, row, append.change is not None, parts, size)
+    if sealed.blobs:
+        parts["add_blob"] = blob_parameters(append, sealed.blobs, [entry.blob for entry in sealed.entries])
+        size += sum(len(payload) for _, payload in sealed.blobs)
+    return Prepared(authority, sealed.head, row, append.change is not None, parts | others, size)
 
 
 def blob_parameters(
@@ -108,19 +110,39 @@ def blob_parameters(
 
 def statement(sql: Statements, batch: Sequence[Prepared]) -> tuple[bytes, Parameters]:
     """One statement for appends to different runs; `refusals` reads what it returns."""
-    placed = list(enumerate(batch, start=1))
-    rows = [{"place": place, **one.row} for place, one in placed]
-    parameters: Parameters = {"appends": to_json(rows), "now": None}
-    parts = []
-    for part, name in _PARTS.items():
-        found = [{"place": place, "number": n, **row} for place, one in placed for n, row in enumerate(one.parts[part])]
-        if found:
-            parts.append(part)
-            parameters[name] = to_json(found)
+    if len(batch) == 1 and not batch[0].changes:
+        return _statement_of_one(sql, batch[0])
+    rows = [{"place": place, **one.row} for place, one in enumerate(batch, start=1)]
+    names, parameters = _parts(batch, tuple(_PARTS))
+    parameters |= {"appends": to_json(rows), "now": None}
     first, end = "append", "accepted"
     if any(one.changes for one in batch):
         first, end = "append_and_change", "judged"
-    return sql.built(first, tuple(parts), end), parameters
+    return sql.built(first, names, end), parameters
+
+
+def _statement_of_one(sql: Statements, one: Prepared) -> tuple[bytes, Parameters]:
+    entries = one.parts.get("add_entry", ())
+    if len(entries) != 1:
+        names, parameters = _parts([one], tuple(_PARTS))
+        return sql.built("append_one", names, "accepted"), parameters | one.row
+    names, parameters = _parts([one], tuple(name for name in _PARTS if name != "add_entry"))
+    return sql.built("append_one", ("add_one_entry", *names), "accepted"), {**parameters, **entries[0], **one.row}
+
+
+def _parts(batch: Sequence[Prepared], parts: Sequence[str]) -> tuple[tuple[str, ...], Parameters]:
+    """Those of the parts that have something to do, and what they read."""
+    names, parameters = list[str](), Parameters()
+    for part in parts:
+        found = [
+            {"place": place, "number": number, **row}
+            for place, one in enumerate(batch, start=1)
+            for number, row in enumerate(one.parts.get(part, ()))
+        ]
+        if found:
+            names.append(part)
+            parameters[_PARTS[part]] = to_json(found)
+    return tuple(names), parameters
 
 
 def refusals(batch: Sequence[Prepared], found: Sequence[TupleRow]) -> list[LeaseLost | WrongState | None]:
@@ -143,7 +165,7 @@ def refusals(batch: Sequence[Prepared], found: Sequence[TupleRow]) -> list[Lease
 @dataclass(slots=True)
 class _Waiting:
     prepared: Prepared
-    future: asyncio.Future[Head]
+    future: Certain[Head]
 
 
 class Committer:
@@ -154,26 +176,58 @@ class Committer:
 
     def __init__(self, connect: Connect, sql: Statements, tasks: Tasks, *, store: str) -> None:
         self._connect, self._sql, self._tasks, self._store = connect, sql, tasks, store
-        self._connection: psycopg.AsyncConnection[TupleRow] | None = None
+        self._wire: Wire | None = None
         self._waiting: list[_Waiting] = []
         self._busy, self._open = False, True
+        self._ended: asyncio.Future[None] | None = None
 
     async def append(self, prepared: Prepared) -> Head:
         """As the port's `append`."""
         if not self._open:
             raise StoreUnavailable(store=self._store, why="it is closed")
-        one = _Waiting(prepared, asyncio.get_running_loop().create_future())
-        self._waiting.append(one)
-        if not self._busy:
-            self._busy = True
-            self._tasks.start(self._run())
-        return await one.future
+        if self._busy or self._wire is None:
+            one = _Waiting(prepared, Certain())
+            self._waiting.append(one)
+            self._go_on()
+            return await outcome(one.future)
+        # Nothing is on its way: the caller sends its own, and what gathers meanwhile follows in a task of ours.
+        self._busy = True
+        try:
+            [refusal] = await self._send([prepared])
+        finally:
+            self._busy = False
+            self._go_on()
+        if refusal is not None:
+            raise refusal
+        return prepared.head
+
+    async def ready(self) -> None:
+        """Connect, if nothing is connected or on its way. Raises StoreUnavailable."""
+        if self._busy or (self._wire is not None and not self._wire.closed):
+            return
+        self._busy = True
+        try:
+            self._wire = await self._connect()
+        finally:
+            self._busy = False
+            self._go_on()
 
     async def close(self) -> None:
         """Accept nothing more, and disconnect; what is waiting has been sent, because its tasks were waited for."""
         self._open = False
+        if self._busy:
+            self._ended = asyncio.get_running_loop().create_future()
+            await self._ended
         await self._tasks.join()
         await self._drop()
+
+    def _go_on(self) -> None:
+        """Send what has gathered, unless something is on its way."""
+        if self._waiting and not self._busy:
+            self._busy = True
+            self._tasks.start(self._run())
+        elif not self._busy and self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
 
     async def _run(self) -> None:
         try:
@@ -181,14 +235,13 @@ class Committer:
                 await self._commit(batch)
         finally:
             self._busy = False
+            self._go_on()
 
     def _gather(self) -> list[_Waiting]:
-        """The next batch: one append per run, in order; callers that have gone are left out."""
+        """The next batch: one append per run, in order."""
         batch: dict[tuple[str, str], _Waiting] = {}
         left, size = list[_Waiting](), 0
         for one in self._waiting:
-            if one.future.done():
-                continue
             run = (one.prepared.authority.tenant, one.prepared.authority.run)
             full = len(batch) == MOST_RUNS or (batch and size + one.prepared.bytes > MOST_BYTES)
             if full or run in batch:
@@ -226,23 +279,22 @@ class Committer:
     async def _send(self, batch: list[Prepared]) -> list[LeaseLost | WrongState | None]:
         query, parameters = statement(self._sql, batch)
         for attempt in range(1, MOST_ATTEMPTS + 1):
-            if self._connection is None or self._connection.closed:
-                self._connection = await self._connect()
+            if self._wire is None or self._wire.closed:
+                self._wire = await self._connect()
             try:
-                cursor = await self._connection.execute(query, parameters)
-                return refusals(batch, await cursor.fetchall())
+                return refusals(batch, await self._wire.execute(query, parameters))
             except psycopg.Error as error:
-                if error.sqlstate in CROSSED and attempt < MOST_ATTEMPTS:
-                    continue
-                if is_lost(error):
+                if is_lost(error) or error.sqlstate in FORGOTTEN:
                     await self._drop()
+                if error.sqlstate in (*CROSSED, *FORGOTTEN) and attempt < MOST_ATTEMPTS:
+                    continue
                 raise translated(error, self._store, wrote=True) from error
         raise AssertionError("unreachable")
 
     async def _drop(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.close()
 
 
 def _change(change: Change, where: str) -> Parameters:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,13 +18,17 @@ from outlive.model.ids import Tenant
 from outlive.store.postgres.append import Committer
 from outlive.store.postgres.connection import (
     CROSSED,
+    FORGOTTEN,
     MOST_ATTEMPTS,
     Place,
     Statements,
     is_lost,
+    limited,
+    no_connection,
     translated,
-    unavailable,
+    usable,
 )
+from outlive.store.postgres.hints import Notify, Sender
 from outlive.store.postgres.renewal import Renewals
 from outlive.store.postgres.rows import Parameters, check_text
 from outlive.store.postgres.tasks import Tasks
@@ -43,6 +48,8 @@ class Connections:
     pool: AsyncConnectionPool[Connection]
     committer: Committer
     renewals: Renewals
+    notify: Notify
+    sender: Sender
 
 
 class Base:
@@ -78,14 +85,18 @@ class Base:
 
     async def _read(self, statement: bytes, parameters: Parameters) -> list[DictRow]:
         async def read(connection: Connection) -> list[DictRow]:
-            cursor = await connection.cursor(row_factory=dict_row).execute(statement, parameters)
+            cursor = await connection.cursor(row_factory=dict_row).execute(
+                statement, parameters, prepare=self._place.direct
+            )
             return await cursor.fetchall()
 
         return await self._on_connection(read, wrote=False)
 
     async def _read_tuples(self, statement: bytes, parameters: Parameters) -> list[TupleRow]:
         async def read(connection: Connection) -> list[TupleRow]:
-            cursor = await connection.cursor(row_factory=tuple_row).execute(statement, parameters)
+            cursor = await connection.cursor(row_factory=tuple_row).execute(
+                statement, parameters, prepare=self._place.direct
+            )
             return await cursor.fetchall()
 
         return await self._on_connection(read, wrote=False)
@@ -95,31 +106,50 @@ class Base:
         self._refuse_inside()
 
         async def write(connection: Connection) -> list[DictRow]:
-            cursor = await connection.cursor(row_factory=dict_row).execute(statement, parameters)
+            cursor = await connection.cursor(row_factory=dict_row).execute(
+                statement, parameters, prepare=self._place.direct
+            )
             return await cursor.fetchall() if cursor.description is not None else []
 
         return await self._on_connection(write, wrote=True)
 
     async def _on_connection(self, work: Callable[[Connection], Awaitable[T]], *, wrote: bool) -> T:
         """Do the work on a connection: again if it met another statement crosswise, and a read also on another
-        connection, once, if the first one has gone.
+        connection, once, if the first one goes meanwhile.
         """
-        lost, connections = 0, self._connected()
+        lost, pool = 0, self._connected().pool
         for attempt in range(1, MOST_ATTEMPTS + 1):
             try:
-                async with connections.pool.connection() as connection:
-                    return await work(connection)
+                async with self._borrowed(pool) as connection:
+                    with limited(connection, wait=self._wait):
+                        return await work(connection)
             except PoolTimeout as error:
-                raise unavailable(self._place, f"no connection within {self._wait:g} s") from error
+                raise no_connection(self._place, self._wait) from error
             except psycopg.Error as error:
-                if is_lost(error):
-                    lost += 1
-                    await connections.pool.check()
-                again = error.sqlstate in CROSSED or (is_lost(error) and not wrote and lost == 1)
+                lost += is_lost(error)
+                again = error.sqlstate in (*CROSSED, *FORGOTTEN) or (is_lost(error) and not wrote and lost == 1)
                 if again and attempt < MOST_ATTEMPTS:
                     continue
                 raise translated(error, self.name, wrote=wrote) from error
         raise AssertionError("unreachable")
+
+    @asynccontextmanager
+    async def _borrowed(self, pool: AsyncConnectionPool[Connection]) -> AsyncIterator[Connection]:
+        connection = await usable(pool)
+        try:
+            async with connection:
+                yield connection
+        except psycopg.Error as error:
+            if error.sqlstate in FORGOTTEN:
+                await connection.close()
+            raise
+        finally:
+            await pool.putconn(connection)
+
+    def _hint(self) -> None:
+        """Something was committed that somebody else may claim, or has to look after."""
+        if self._connections is not None:
+            self._connections.sender.send()
 
     def _enter(self, is_open: Callable[[], bool]) -> None:
         _INSIDE.set((self, is_open))

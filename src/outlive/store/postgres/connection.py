@@ -6,7 +6,14 @@ Nothing is kept in a connection between transactions: behind a pooler each may g
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
+import select
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,6 +23,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
+from psycopg_pool import AsyncConnectionPool
 
 from outlive.model.errors import (
     CommitUnknown,
@@ -34,10 +42,18 @@ OLDEST = 14_00_00
 
 # A statement that met another one crosswise was rolled back, and is sent again.
 MOST_ATTEMPTS = 5
+# A server that has taken a statement and is silent for this many times the wait for a lock is given up.
+PATIENCE = 1.5
 CROSSED = ("40001", "40P01")
+
+# What was prepared fits the schema no more, or was forgotten: nothing was done, and a new connection knows better.
+FORGOTTEN = ("0A000", "26000")
+FULL = "53100"
 
 _BUSY = {*CROSSED, "55P03", "57014"}
 _LOST = {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
+# What the server says to somebody whom it will never let in; no code comes with it. Anything else may pass.
+_LASTING = ("authentication failed", "does not exist", "pg_hba.conf", "not permitted to log in", "no password supplied")
 _NOW = "(extract(epoch from {clock}) * 1000)::bigint"
 
 
@@ -45,27 +61,29 @@ _NOW = "(extract(epoch from {clock}) * 1000)::bigint"
 class Place:
     """Where the store is. `name` is what people are shown: the URL without its password.
 
-    `direct` says that no pooler is between: statements are prepared once per connection.
+    `direct` says that no pooler is between: statements are prepared once per connection. `listen` is another URL for
+    hints, *no* for none, or empty: this one.
     """
 
     conninfo: str
     name: str
     schema: str = "outlive"
     direct: bool = False
+    listen: str = ""
 
 
 def place_of(url: str) -> Place:
-    """Read `postgresql://user@host/database?schema=outlive&direct=yes`; other options are the driver's.
+    """Read `postgresql://user@host/database?schema=outlive&direct=yes&listen_url=…`; other options are the driver's.
 
     Raises SettingInvalid.
     """
     parts = urlsplit(url)
     name = _without_password(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
-    ours = {key: value for key, value in options if key in ("schema", "direct")}
+    ours = {key: value for key, value in options if key in ("schema", "direct", "listen_url")}
     others = urlencode([pair for pair in options if pair[0] not in ours], quote_via=quote)
     conninfo = urlunsplit(parts._replace(query=others))
-    schema, direct = ours.get("schema", "outlive"), ours.get("direct", "no")
+    schema, direct, listen = ours.get("schema", "outlive"), ours.get("direct", "no"), ours.get("listen_url", "")
     if parts.scheme not in ("postgresql", "postgres"):
         raise _invalid(name, "say postgresql://user@host/database")
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
@@ -76,16 +94,20 @@ def place_of(url: str) -> Place:
         conninfo_to_dict(conninfo)
     except psycopg.Error as error:
         raise _invalid(name, str(error).strip()) from None
-    return Place(conninfo, name, schema, direct == "yes")
+    if listen not in ("", "no"):
+        place_of(listen)
+    return Place(conninfo, name, schema, direct == "yes", listen)
 
 
 class Statements:
     """The statements by name, for one schema; and those that are built of parts."""
 
-    def __init__(self, schema: str, *, durable: bool = True) -> None:
+    def __init__(self, schema: str, *, durable: bool = True, identified: bool = True) -> None:
+        self._schema, self._durable = schema, durable
         durably = "set_config('synchronous_commit', 'on', true)" if durable else "true"
         words = {
             "{schema}": f'"{schema}"',
+            "{database}": f"({_texts()['database']})" if identified else "''",
             "{durably}": f"{durably} as durably",
             "{now}": f"coalesce(%(now)s::bigint, {_NOW.format(clock='statement_timestamp()')})",
             "{moment}": f"coalesce(%(now)s::bigint, {_NOW.format(clock='clock_timestamp()')})",
@@ -93,6 +115,10 @@ class Statements:
         self._words = words
         self._text = {name: self.fill(text) for name, text in _texts().items()}
         self._built: dict[tuple[str, ...], bytes] = {}
+
+    def anonymous(self) -> Statements:
+        """The same, for a role that may not read which database it is."""
+        return Statements(self._schema, durable=self._durable, identified=False)
 
     def fill(self, text: str) -> str:
         """Replace the words in braces."""
@@ -134,17 +160,20 @@ def _texts() -> dict[str, str]:
     return load(HERE / "queries.sql") | load(HERE / "connection.sql")
 
 
-def arguments(place: Place, *, wait: float) -> dict[str, Any]:
-    """How a connection is opened: each statement for itself, broken ones noticed in time."""
+def arguments(place: Place, *, wait: float, use: str = "") -> dict[str, Any]:
+    """How a connection is opened: each statement for itself, broken ones noticed in time. `use` is for who looks."""
     given = conninfo_to_dict(place.conninfo)
     wanted = {
-        "application_name": "outlive",
+        "application_name": f"outlive {use}".strip(),
         "connect_timeout": max(2, round(wait)),
         "keepalives_idle": 10,
         "keepalives_interval": 3,
         "keepalives_count": 3,
         "tcp_user_timeout": round(wait * 1000),
     }
+    if place.direct:
+        # Our statements find rows by keys, whatever the values: to plan them anew costs more than to execute them.
+        wanted["options"] = f"-c plan_cache_mode=force_generic_plan {given.pop('options', '') or ''}".strip()
     return {
         **{name: value for name, value in wanted.items() if name not in given},
         "client_encoding": "utf8",
@@ -153,20 +182,83 @@ def arguments(place: Place, *, wait: float) -> dict[str, Any]:
     }
 
 
-async def connect(place: Place, *, wait: float) -> psycopg.AsyncConnection[TupleRow]:
+async def connect(place: Place, *, wait: float, use: str = "") -> psycopg.AsyncConnection[TupleRow]:
     """A connection for a coroutine. Raises StoreUnavailable."""
     try:
-        return await psycopg.AsyncConnection.connect(place.conninfo, **arguments(place, wait=wait))
+        return await psycopg.AsyncConnection.connect(place.conninfo, **arguments(place, wait=wait, use=use))
     except psycopg.Error as error:
-        raise translated(error, place.name) from error
+        raise _unreachable(error, place) from error
 
 
-def connect_blocking(place: Place, *, wait: float) -> psycopg.Connection[TupleRow]:
+def connect_blocking(place: Place, *, wait: float, use: str = "") -> psycopg.Connection[TupleRow]:
     """A connection for a thread. Raises StoreUnavailable."""
     try:
-        return psycopg.Connection.connect(place.conninfo, **arguments(place, wait=wait))
+        return psycopg.Connection.connect(place.conninfo, **arguments(place, wait=wait, use=use))
     except psycopg.Error as error:
-        raise translated(error, place.name) from error
+        raise _unreachable(error, place) from error
+
+
+def has_gone(connection: psycopg.AsyncConnection[TupleRow] | psycopg.Connection[TupleRow]) -> bool:
+    """Whether an idle connection has ended, as far as can be seen without asking the server: nothing is sent."""
+    if connection.closed:
+        return True
+    arrived = select.poll()
+    arrived.register(connection.fileno(), select.POLLIN)
+    try:
+        # What the server says unasked is a notice or its farewell; behind a farewell the end is found.
+        while arrived.poll(0):
+            connection.pgconn.consume_input()
+    except psycopg.Error:
+        return True
+    return False
+
+
+async def usable(pool: AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]]) -> psycopg.AsyncConnection[TupleRow]:
+    """A connection of the pool; one that has gone while it was idle is given back, to be replaced.
+
+    Raises PoolTimeout, and what the driver raises for a server that hangs up as soon as it has answered.
+    """
+    for _ in range(pool.max_size + 1):
+        connection = await pool.getconn()
+        if not has_gone(connection):
+            return connection
+        await pool.putconn(connection)
+    raise psycopg.OperationalError("each connection has gone as soon as it was made")
+
+
+@contextmanager
+def limited(connection: psycopg.AsyncConnection[TupleRow], *, wait: float) -> Iterator[None]:
+    """Cut the connection when the block has not ended in time: a peer that neither answers nor hangs up is lost."""
+    timer = asyncio.get_running_loop().call_later(PATIENCE * wait, _cut_off, connection)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextmanager
+def limited_in_thread(connection: psycopg.Connection[TupleRow], *, wait: float) -> Iterator[None]:
+    """As `limited`, for a thread that waits itself."""
+    # Its own way to the socket: the connection's number may be somebody else's by the time that the timer runs.
+    with socket.socket(fileno=os.dup(connection.fileno())) as same:
+        timer = threading.Timer(PATIENCE * wait, _shut, [same])
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+
+
+def _cut_off(connection: psycopg.AsyncConnection[TupleRow]) -> None:
+    if not connection.closed:
+        with socket.socket(fileno=os.dup(connection.fileno())) as same:
+            _shut(same)
+
+
+def _shut(end: socket.socket) -> None:
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
 
 
 def is_lost(error: psycopg.Error) -> bool:
@@ -184,10 +276,10 @@ def translated(error: psycopg.Error, store: str, *, wrote: bool = False) -> Outl
     state, why = error.sqlstate or "", _first_line(error)
     failure: OutliveError
     if is_lost(error):
-        failure = CommitUnknown(store=store) if wrote else StoreUnavailable(store=store, why=why)
+        failure = CommitUnknown(store=store) if wrote else StoreUnavailable(store=store, why=why, passing=True)
     elif state in _BUSY:
         failure = StoreBusy(store=store, why=why)
-    elif state == "53100":
+    elif state == FULL:
         failure = StoreFull(store=store)
     elif state[:2] in ("22", "54"):
         failure = NotSerialisable(what="a value", where=store, why=why)
@@ -196,9 +288,22 @@ def translated(error: psycopg.Error, store: str, *, wrote: bool = False) -> Outl
     return failure
 
 
+def no_connection(place: Place, wait: float) -> StoreError:
+    """The pool had no connection in time."""
+    why = "all are in use, or the server lets nobody in, which the log of psycopg.pool then says"
+    return unavailable(place, f"no connection within {wait:g} s: {why}")
+
+
 def unavailable(place: Place, why: str) -> StoreError:
     """The store cannot be used now."""
     return StoreUnavailable(store=place.name, why=why)
+
+
+def _unreachable(error: psycopg.Error, place: Place) -> StoreError:
+    text = str(error)
+    return StoreUnavailable(
+        store=place.name, why=_first_line(error), passing=not any(words in text for words in _LASTING)
+    )
 
 
 def _first_line(error: psycopg.Error) -> str:
@@ -212,6 +317,7 @@ def _invalid(name: str, why: str) -> SettingInvalid:
 def _without_password(url: str) -> str:
     parts = urlsplit(url)
     user, at, host = parts.netloc.rpartition("@")
-    query = [(key, "***" if key == "password" else value) for key, value in parse_qsl(parts.query)]
+    hidden = {"password": lambda _: "***", "listen_url": _without_password}
+    query = [(key, hidden.get(key, str)(value)) for key, value in parse_qsl(parts.query)]
     shown = parts._replace(netloc=user.partition(":")[0] + at + host, query=urlencode(query, quote_via=quote))
     return urlunsplit(shown)

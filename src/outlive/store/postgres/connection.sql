@@ -1,6 +1,33 @@
 -- What is particular to PostgreSQL: how the statements of queries.sql that are built of parts end, transactions of more
 -- than one statement, settings, and migrations.
 
+-- name: append_one
+-- As append, for one run, with every value a parameter of its own: it is what a run that is alone pays for each step.
+-- The update locks the row itself, and compares again whatever it has waited for.
+with accepted as (
+    update {schema}.run
+    set
+        next_seq = %(next_seq)s,
+        head = decode(%(head)s, 'hex'),
+        updated_at = {moment},
+        lapses = case when %(progress)s::boolean then 0 else lapses end,
+        prologue_seq = case when %(turn)s::boolean then coalesce(prologue_seq, %(seq)s) else prologue_seq end,
+        window_seq = case when %(turn)s::boolean then %(seq)s else window_seq end
+    where
+        tenant = %(tenant)s and id = %(run)s and epoch = %(epoch)s and token = %(token)s and next_seq = %(seq)s
+    returning tenant, id as run, 1::bigint as place, %(seq)s::bigint as seq, updated_at as at, {durably}
+);
+
+-- name: add_one_entry
+-- As add_entry, for the only entry of the only run; its seq and epoch are those of the append.
+insert into {schema}.entry (
+    tenant, run_id, seq, epoch, kind, version, at, scope, key, body, payload, blob, data_class, key_id, digest
+)
+select
+    accepted.tenant, accepted.run, %(seq)s, %(epoch)s, %(kind)s, %(version)s, %(at)s, %(scope)s, %(key)s, %(body)s,
+    %(payload)s, decode(%(blob)s, 'hex'), %(data_class)s, %(key_id)s, decode(%(digest)s, 'hex')
+from accepted;
+
 -- name: accepted
 -- The end of an append: which of the given runs were ours.
 select place, true, '' from accepted;
@@ -14,16 +41,28 @@ left join accepted on accepted.place = locked.place
 where locked.epoch = given.epoch and locked.token = given.token and locked.next_seq = given.seq;
 
 -- name: accepted_rows
--- The end of a start or a claim: the rows as they are now.
+-- The end of a start or a control claim: the rows as they are now.
 select * from accepted;
+
+-- name: claimed_rows
+-- The end of a claim: the rows as they are now, and which database they are in.
+select accepted.*, {database} as database from accepted;
+
+-- name: database
+-- Which database this is, and the timeline that it writes to.
+select
+    case when not pg_is_in_recovery() then
+        (select system_identifier from pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)
+    end;
 
 -- name: claimable
 -- All ways to be claimable at once; a run may be claimable in two of them. The time goes with each row.
 select found.*, {now} as moment from ({found}) as found order by found.priority desc, found.due;
 
 -- name: renewed
--- The end of a renewal: the time even if nothing was ours.
-select {moment} as moment, kept.place, kept.place is not null and ({unread}) as unread
+-- The end of a renewal: the time and the database even if nothing was ours.
+select
+    {moment} as moment, kept.place, kept.place is not null and ({unread}) as unread, {database} as database
 from (select 1) as always
 left join kept on true;
 
@@ -59,7 +98,14 @@ where schemaname = %(schema)s and relname = any(%(tables)s::text[]);
 -- What decides whether an acknowledged commit can be lost, and how old the server is.
 select name, setting from pg_settings
 where
-    name in ('fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names', 'server_version_num');
+    name in (
+        'fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names', 'server_version',
+        'server_version_num', 'server_encoding'
+    );
+
+-- name: replicas
+-- How many follow this server; more than the number is not for everybody to see.
+select count(*) from pg_stat_replication;
 
 -- name: lock_migrations
 -- One process at a time; the lock ends with the transaction.
@@ -73,9 +119,18 @@ select exists (select 1 from pg_namespace where nspname = %(schema)s);
 -- Everything of ours is in it.
 create schema {schema};
 
--- name: has_migrations
--- Whether this schema was ever migrated.
-select to_regclass(%(table)s) is not null;
+-- name: tables
+-- Whose schema this is. What an extension has put there is nobody's.
+select relname::text
+from pg_class
+join pg_namespace on pg_namespace.oid = relnamespace
+where
+    nspname = %(schema)s and relkind in ('r', 'p', 'f')
+    and not exists (
+        select from pg_depend
+        where classid = 'pg_class'::regclass and objid = pg_class.oid and deptype = 'e'
+    )
+order by relname;
 
 -- name: create_migration
 -- What was applied. `stage` is pre (the release before goes on with it) or post (it does not).
@@ -96,3 +151,25 @@ select number, stage, name, sha256 from {schema}.migration order by number, stag
 -- In the same transaction as the migration.
 insert into {schema}.migration (number, stage, name, sha256, applied_at)
 values (%(number)s, %(stage)s, %(name)s, %(sha256)s, {moment});
+
+-- name: older_workers
+-- Workers that do not know a migration and may be alive: they gave a sign of life not long ago, or own a run.
+select worker.* from {schema}.worker
+where
+    worker.knows < %(number)s
+    and (
+        worker.seen_at >= {now} - %(within_ms)s
+        or exists (
+            select from {schema}.run
+            where run.status = 'running' and run.owner = worker.owner and run.expires_at > {now}
+        )
+    )
+order by worker.started_at, worker.owner;
+
+-- name: listen
+-- Hear of every hint that is given from now on. The channel is named like the schema.
+listen {schema};
+
+-- name: notify
+-- A hint, never in the transaction that it tells of: NOTIFY takes a lock of the whole database at its commit.
+select pg_notify(%(channel)s, %(payload)s);

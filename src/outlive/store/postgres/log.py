@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from outlive.log.entry import Entry
 from outlive.model.ids import RunId, Tenant
 from outlive.model.run import Head
+from outlive.store.hints import worth_a_hint
 from outlive.store.port import Append, Transaction
 from outlive.store.postgres import rows
 from outlive.store.postgres.append import prepare
@@ -22,7 +23,10 @@ class PostgresLog(Base):
         self._refuse_inside()
         committer = self._connected().committer
         secret = self._keys.get(append.authority.tenant) or await self.key(append.authority.tenant)
-        return await committer.append(prepare(secret, append, self._at(now)))
+        head = await committer.append(prepare(secret, append, self._at(now)))
+        if worth_a_hint(append):
+            self._hint()
+        return head
 
     async def window(self, tenant: Tenant, run: RunId) -> list[Entry]:
         found = await self._read_tuples(self._sql["window"], {"tenant": tenant, "run": run})

@@ -495,13 +495,13 @@ select exists (
 );
 
 -- name: see_worker
--- The sign of life that comes with a renewal.
+-- The sign of life that comes with a renewal, or with a look.
 update {schema}.worker set seen_at = {moment} where owner = %(owner)s;
 
 -- name: put_worker
 -- An announcement, or a new one of the same worker.
-insert into {schema}.worker (owner, pid, serves, started_at, seen_at)
-values (%(owner)s, %(pid)s, %(serves)s, %(started_at)s, {moment})
+insert into {schema}.worker (owner, pid, serves, knows, started_at, seen_at)
+values (%(owner)s, %(pid)s, %(serves)s, %(knows)s, %(started_at)s, {moment})
 on conflict (owner) do update set pid = excluded.pid, serves = excluded.serves, seen_at = excluded.seen_at;
 
 -- name: drop_worker
@@ -523,49 +523,58 @@ select * from {schema}.worker where seen_at >= {now} - %(within_ms)s order by st
 select tenant, id, epoch, renewed_at, lease_ms from {schema}.run
 where status = 'running' and renewed_at + lease_ms / 3 <= {now}
 order by expires_at
-limit %(limit)s;
+limit 10 * %(most)s::bigint;
 
 -- name: past_deadline
 -- Runs that have not ended in time and have no owner who could end them.
 select tenant, id from {schema}.run
 where deadline_at <= {now} and ended_at is null and (status <> 'running' or expires_at <= {now})
 order by deadline_at
-limit %(limit)s;
+limit %(most)s;
 
 -- name: late
 -- Ended runs that were sent something since.
-select unread.tenant, unread.run_id
+select unread.tenant, unread.run_id as id
 from (select distinct tenant, run_id from {schema}.inbox where taken_seq is null) as unread
 cross join lateral (
     select ended_at from {schema}.run where run.tenant = unread.tenant and run.id = unread.run_id limit 1
 ) as told
 where told.ended_at is not null
-limit %(limit)s;
+limit %(most)s;
 
--- name: next_wake
--- How long until the earliest timer. It goes from agent to agent along the index: one step for each agent, not for each
--- run.
-with recursive sleeping (agent) as (
-    select min(agent) from {schema}.run where status = 'waiting' and paused_at is null and wake_at is not null
-    union all
+-- name: next_due
+-- How long until the next timer of an agent that is served, or the next deadline. One that has come is claimable, or
+-- needs attention, or is nothing that this worker could do: it must not make it look again and again.
+select min(due) - {now}
+from (
     select (
-        select min(run.agent) from {schema}.run
+        select min(run.wake_at) from {schema}.run
         where
-            run.agent > sleeping.agent and run.status = 'waiting' and run.paused_at is null
-            and run.wake_at is not null
-    )
-    from sleeping
-    where sleeping.agent is not null
-)
-select greatest(0, min((
-    select min(run.wake_at) from {schema}.run
-    where
-        run.agent = sleeping.agent and run.status = 'waiting' and run.paused_at is null
-        and run.wake_at is not null
-)) - {now})
-from sleeping
-where sleeping.agent is not null
-having count(*) > 0;
+            run.status = 'waiting' and run.paused_at is null and run.agent = served.agent and run.wake_at is not null
+            and run.wake_at > {now}
+    ) as due
+    from unnest(%(agents)s::text[]) as served (agent)
+    union all
+    select min(deadline_at) from {schema}.run where ended_at is null and deadline_at > {now}
+) as coming;
+
+-- name: look
+-- All of the above for one worker. Words in braces are statements of this file; one row of each way to be claimable is
+-- enough.
+select
+    {now} as now,
+    exists (
+        ({claimable_ready}) union all ({claimable_by_timer}) union all ({claimable_by_build})
+        union all ({claimable_by_message})
+    ) as claimable,
+    ({next_due}) as due_ms,
+    (
+        select coalesce(json_agg(json_build_array(tenant, id, epoch, renewed_at, lease_ms)), '[]')
+        from ({overdue}) as overdue
+    ) as overdue,
+    (select coalesce(json_agg(json_build_array(tenant, id)), '[]') from ({past_deadline}) as past) as past_deadline,
+    (select coalesce(json_agg(json_build_array(tenant, id)), '[]') from ({late}) as late) as late,
+    {database} as database;
 
 -- name: add_message
 -- No row is added for a run that does not exist, or for a key that the sender has used. The run's row is not touched.

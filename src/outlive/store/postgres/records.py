@@ -9,6 +9,7 @@ from outlive.model.run import RunRow
 from outlive.store.port import Divergence, Message, RunFilter
 from outlive.store.postgres import rows
 from outlive.store.postgres.base import Base
+from outlive.store.postgres.identity import unsafe_failover
 from outlive.store.postgres.migrate import unsafe_settings
 
 
@@ -53,6 +54,7 @@ class PostgresRecords(Base):
         }
         rows.check_text(parameters, f"a message to run {message.run}")
         if await self._write(self._sql["add_message"], parameters):
+            self._hint()
             return True
         if not (await self._read_tuples(self._sql["run_exists"], parameters))[0][0]:
             raise UnknownRun(run=message.run)
@@ -67,4 +69,6 @@ class PostgresRecords(Base):
         return [Divergence(code, report) for code, report in found]
 
     async def durability(self) -> list[str]:
-        return unsafe_settings(dict(await self._read_tuples(self._sql["settings"], {})))
+        settings: dict[str, str] = dict(await self._read_tuples(self._sql["settings"], {}))
+        [(replicas,)] = await self._read_tuples(self._sql["replicas"], {})
+        return [*unsafe_settings(settings), *unsafe_failover(settings, int(replicas))]

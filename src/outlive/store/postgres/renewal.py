@@ -14,15 +14,25 @@ from outlive.model.errors import StoreUnavailable
 from outlive.model.ids import Owner
 from outlive.model.run import Authority
 from outlive.store.port import Renewed
-from outlive.store.postgres.connection import CROSSED, MOST_ATTEMPTS, Statements, is_lost, translated
+from outlive.store.postgres.connection import (
+    CROSSED,
+    MOST_ATTEMPTS,
+    Statements,
+    has_gone,
+    is_lost,
+    limited_in_thread,
+    translated,
+)
 from outlive.store.postgres.rows import Parameters, check_text, to_json
 
 
 class Renewals:
     """One statement at a time; a connection that has gone is made anew at the next one."""
 
-    def __init__(self, connect: Callable[[], psycopg.Connection[TupleRow]], sql: Statements, *, store: str) -> None:
-        self._connect, self._statement, self._store = connect, sql.renewal(), store
+    def __init__(
+        self, connect: Callable[[], psycopg.Connection[TupleRow]], sql: Statements, *, store: str, wait: float
+    ) -> None:
+        self._connect, self._statement, self._store, self._wait = connect, sql.renewal(), store, wait
         self._connection: psycopg.Connection[TupleRow] | None = None
         self._lock, self._open = threading.Lock(), True
 
@@ -39,7 +49,12 @@ class Renewals:
             found = self._execute(parameters)
         kept = {held[row[1]]: bool(row[2]) for row in found if row[1] is not None}
         unread = frozenset((one.tenant, one.run) for one, has_unread in kept.items() if has_unread)
-        return Renewed(int(found[0][0]), frozenset(kept), unread)
+        return Renewed(int(found[0][0]), frozenset(kept), unread, found[0][3] or "")
+
+    def ready(self) -> None:
+        """Connect, if nothing is connected. Raises StoreUnavailable."""
+        with self._lock:
+            self._connected()
 
     def close(self) -> None:
         """Wait for a renewal on its way, then disconnect."""
@@ -50,12 +65,10 @@ class Renewals:
     def _execute(self, parameters: Parameters) -> list[TupleRow]:
         lost = 0
         for attempt in range(1, MOST_ATTEMPTS + 1):
-            if not self._open:
-                raise StoreUnavailable(store=self._store, why="it is closed")
-            if self._connection is None or self._connection.closed:
-                self._connection = self._connect()
+            connection = self._connected()
             try:
-                return self._connection.execute(self._statement, parameters).fetchall()
+                with limited_in_thread(connection, wait=self._wait):
+                    return connection.execute(self._statement, parameters).fetchall()
             except psycopg.Error as error:
                 if is_lost(error):
                     lost += 1
@@ -66,6 +79,15 @@ class Renewals:
                     continue
                 raise translated(error, self._store, wrote=True) from error
         raise AssertionError("unreachable")
+
+    def _connected(self) -> psycopg.Connection[TupleRow]:
+        if not self._open:
+            raise StoreUnavailable(store=self._store, why="it is closed")
+        if self._connection is not None and has_gone(self._connection):
+            self._drop()
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

@@ -18,10 +18,20 @@ from outlive.model.ids import Tenant
 from outlive.model.run import Head
 from outlive.store.port import Append
 from outlive.store.postgres.append import prepare, refusals, statement
-from outlive.store.postgres.connection import Place, Statements, translated, unavailable
+from outlive.store.postgres.connection import (
+    FULL,
+    Place,
+    Statements,
+    is_lost,
+    limited,
+    no_connection,
+    translated,
+    usable,
+)
 
 # A worker that is stopped inside would keep others waiting for what it has locked.
 IDLE_MS = 10_000
+_IDLE = ("25P03", "25P04")
 
 _OURS = ["run", "entry", "blob", "operation", "inbox", "worker", "divergence", "tenant", "migration"]
 _LEADING = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.S)
@@ -57,11 +67,12 @@ class OwnTransaction:
     async def begin(self) -> None:
         """Take a connection of the pool. Raises StoreUnavailable."""
         try:
-            self._connection = connection = await self._pool.getconn()
-            await begin(connection, self._sql, wait=self._wait, idle_ms=IDLE_MS)
-            self._before = await self._written(connection)
+            self._connection = connection = await usable(self._pool)
+            with limited(connection, wait=self._wait):
+                await begin(connection, self._sql, wait=self._wait, idle_ms=IDLE_MS)
+                self._before = await self._written(connection)
         except PoolTimeout as error:
-            raise unavailable(self._place, f"no connection within {self._wait:g} s") from error
+            raise no_connection(self._place, self._wait) from error
         except psycopg.Error as error:
             raise translated(error, self._place.name) from error
 
@@ -69,11 +80,19 @@ class OwnTransaction:
         connection = self._usable()
         if _CONTROL.match(_LEADING.sub("", sql, count=1)):
             raise Refused(what=f"{sql.strip().split(maxsplit=1)[0]!r} in a transaction", why="its append ends it")
-        # In a pipeline a string is one statement: a second one, which might end the transaction, is an error.
-        async with connection.pipeline() as pipeline:
-            cursor = await connection.execute(sql.encode(), tuple(parameters) or None)
-            await pipeline.sync()
-            return list(await cursor.fetchall()) if cursor.description is not None else []
+        try:
+            # In a pipeline a string is one statement: a second one, which might end the transaction, is an error.
+            async with connection.pipeline() as pipeline:
+                cursor = await connection.execute(sql.encode(), tuple(parameters) or None)
+                await pipeline.sync()
+                rows = list(await cursor.fetchall()) if cursor.description is not None else []
+            # The driver may end a pipeline with a flush, after which the server does not time how long we are idle.
+            await connection.execute(b"")
+            return rows
+        except psycopg.Error as error:
+            if (is_lost(error) and error.sqlstate not in _IDLE) or error.sqlstate == FULL:
+                raise translated(error, self._place.name) from error
+            raise
 
     async def append(self, append: Append, *, now: int | None = None) -> Head:
         connection = self._usable()
@@ -83,18 +102,24 @@ class OwnTransaction:
                 raise Refused(
                     what="an append", why="a statement of its transaction failed, so that PostgreSQL will not commit it"
                 )
-            await self._refuse_foreign_writes(connection)
-            query, parameters = statement(self._sql, [prepared])
-            [refusal] = refusals([prepared], await (await connection.execute(query, parameters)).fetchall())
+            with limited(connection, wait=self._wait):
+                await self._refuse_foreign_writes(connection)
+                query, parameters = statement(self._sql, [prepared])
+                [refusal] = refusals([prepared], await (await connection.execute(query, parameters)).fetchall())
             if refusal is not None:
                 raise refusal
         except psycopg.Error as error:
+            if error.sqlstate in _IDLE:
+                idle = f"it did nothing in its transaction for {IDLE_MS // 1000} s, and the server has ended that"
+                raise Refused(what="an append", why=idle) from error
             raise translated(error, self._place.name) from error
         else:
             await self._commit(connection)
             return prepared.head
         finally:
             self._open = False
+            # Refused, it must not hold the run's row until its block ends.
+            await self._roll_back(connection)
 
     async def end(self) -> None:
         """Roll back what is not committed and give the connection back."""
@@ -103,13 +128,18 @@ class OwnTransaction:
         if connection is None:
             return
         try:
+            await self._roll_back(connection)
+        finally:
+            await self._pool.putconn(connection)
+
+    async def _roll_back(self, connection: psycopg.AsyncConnection[TupleRow]) -> None:
+        try:
             if connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-                await connection.execute(self._sql["rollback"])
+                with limited(connection, wait=self._wait):
+                    await connection.execute(self._sql["rollback"])
         except psycopg.Error:
             # Closed, it is rolled back as well.
             await connection.close()
-        finally:
-            await self._pool.putconn(connection)
 
     async def _refuse_foreign_writes(self, connection: psycopg.AsyncConnection[TupleRow]) -> None:
         for table, number in (await self._written(connection)).items():
@@ -122,7 +152,8 @@ class OwnTransaction:
 
     async def _commit(self, connection: psycopg.AsyncConnection[TupleRow]) -> None:
         try:
-            await connection.execute(self._sql["commit"])
+            with limited(connection, wait=self._wait):
+                await connection.execute(self._sql["commit"])
         except psycopg.IntegrityError as error:
             raise Refused(
                 what="the transaction", why=f"a deferred constraint of its own does not hold: {error}"

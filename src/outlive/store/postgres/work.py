@@ -4,8 +4,10 @@ sets, and leaves out what somebody else was faster to take.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from psycopg.rows import DictRow, dict_row
 
@@ -14,11 +16,13 @@ from outlive.log.kinds import ClaimedBy, Started, draft
 from outlive.model.errors import StoreUnavailable
 from outlive.model.ids import Owner, RunId, Tenant
 from outlive.model.run import Authority, Head, NewRun, RunRow, Status
-from outlive.store.port import Append, Attention, Claim, Claimed, ClaimWhy, Overdue, Renewed, WorkerRow
+from outlive.store.port import Append, Attention, Claim, Claimed, ClaimWhy, Look, Overdue, Renewed, WorkerRow
 from outlive.store.postgres import rows
 from outlive.store.postgres.append import blob_parameters
 from outlive.store.postgres.base import Base, Connection
+from outlive.store.postgres.connection import Statements
 from outlive.store.postgres.transaction import begin
+from outlive.store.sql import woven
 
 NOBODY = Head(0, b"")
 
@@ -34,7 +38,9 @@ class _Taking:
 
 
 class PostgresWork(Base):
-    """The port's `Work`; its contract is there."""
+    """The port's `Work`; its contract is there. `_knows` is the newest migration that this release has."""
+
+    _knows: int
 
     async def start(self, run: NewRun, *, now: int | None = None) -> RunRow:
         known = {"tenant": run.tenant, "run": run.id}
@@ -43,6 +49,8 @@ class PostgresWork(Base):
             return rows.run_row(found[0])
         query, parameters = await self._starting(run, now)
         added = await self._write(query, parameters)
+        if added:
+            self._hint()
         # None added: somebody else was faster.
         found = added or await self._read(self._sql["find_run"], {**known})
         if not found:
@@ -54,7 +62,7 @@ class PostgresWork(Base):
         if not found:
             return []
         taking = [await self._sealed(row, claim) for row in found]
-        query = self._sql.built("claim", ("add_entry",), "accepted_rows")
+        query = self._sql.built("claim", ("add_entry",), "claimed_rows")
         accepted = {
             row["place"]: row for row in await self._write(query, _claim_parameters(taking, claim, self._at(now)))
         }
@@ -88,27 +96,26 @@ class PostgresWork(Base):
     def renew(self, owner: Owner, held: Sequence[Authority], lease_ms: int, *, now: int | None = None) -> Renewed:
         return self._connected().renewals.renew(owner, held, lease_ms, self._at(now))
 
-    async def overdue(self, *, limit: int = 1000, now: int | None = None) -> list[Overdue]:
-        found = await self._read_tuples(self._sql["overdue"], {"now": self._at(now), "limit": limit})
-        return [Overdue(*row) for row in found]
-
-    async def attention(self, *, limit: int = 100, now: int | None = None) -> list[Attention]:
-        parameters: rows.Parameters = {"now": self._at(now), "limit": limit}
-        past = await self._read_tuples(self._sql["past_deadline"], parameters)
-        late = await self._read_tuples(self._sql["late"], parameters)
-        found = [Attention(tenant, run, "deadline") for tenant, run in past]
-        found += [Attention(tenant, run, "late") for tenant, run in late]
-        return found[:limit]
-
-    async def next_wake(self, *, now: int | None = None) -> int | None:
-        found = await self._read_tuples(self._sql["next_wake"], {"now": self._at(now)})
-        return int(found[0][0]) if found else None
+    async def look(self, claim: Claim, *, sign: bool = False, most: int = 100, now: int | None = None) -> Look:
+        parameters = {**_asked(claim), "owner": claim.owner, "most": most, "now": self._at(now)}
+        if sign:
+            self._refuse_inside()
+        [row] = await self._read(_look_statement(self._sql, sign), parameters)
+        attention = [Attention(tenant, run, "deadline") for tenant, run in row["past_deadline"]]
+        attention += [Attention(tenant, run, "late") for tenant, run in row["late"]]
+        overdue = tuple(Overdue(*one) for one in row["overdue"])
+        return Look(row["now"], row["claimable"], row["due_ms"], overdue, tuple(attention), row["database"] or "")
 
     async def announce(self, worker: WorkerRow, *, now: int | None = None) -> None:
+        # A worker for which the server has no connection left would claim what it can neither append to nor renew.
+        connections = self._connected()
+        await connections.committer.ready()
+        await asyncio.to_thread(connections.renewals.ready)
         parameters: rows.Parameters = {
             "owner": worker.owner,
             "pid": worker.pid,
             "serves": rows.to_json(dict(worker.serves)),
+            "knows": self._knows,
             "started_at": worker.started_at,
             "now": self._at(now),
         }
@@ -143,17 +150,15 @@ class PostgresWork(Base):
         """Runs that may be claimed, best first."""
         watched = sorted(claim.watched)
         parameters: rows.Parameters = {
+            **_asked(claim),
             "now": self._at(now),
             "limit": claim.limit,
-            "agents": list(claim.serves),
-            "codes": list(claim.serves.values()),
-            "queues": list(claim.queues),
-            "tenants": None if claim.tenants is None else list(claim.tenants),
             "watched_tenants": [tenant for tenant, _, _ in watched],
             "watched_runs": [run for _, run, _ in watched],
             "watched_epochs": [epoch for _, _, epoch in watched],
         }
-        found = await self._read(self._sql.claimable(watched=bool(watched)), parameters)
+        statement = _ready(self._sql) if claim.ready_only else self._sql.claimable(watched=bool(watched))
+        found = await self._read(statement, parameters)
         best: dict[tuple[str, str], DictRow] = {}
         for row in found:
             best.setdefault((row["tenant"], row["id"]), row)
@@ -199,6 +204,29 @@ class PostgresWork(Base):
         return await self._on_connection(take, wrote=True)
 
 
+@lru_cache(maxsize=8)
+def _ready(sql: Statements) -> bytes:
+    """One of the ways to be claimable: most of the time of a claim of all ways is spent on planning it."""
+    return woven(sql["claimable"].decode(), {"found": sql["claimable_ready"].decode()}, {}).encode()
+
+
+@lru_cache(maxsize=8)
+def _look_statement(sql: Statements, sign: bool) -> bytes:
+    named = {name: sql[name].decode() for name in sql.names()}
+    text = woven(named["look"], named, {"%(limit)s": "1"})
+    return (f"with seen as (\n{named['see_worker']}\n)\n{text}" if sign else text).encode()
+
+
+def _asked(claim: Claim) -> rows.Parameters:
+    """What a worker serves."""
+    return {
+        "agents": list(claim.serves),
+        "codes": list(claim.serves.values()),
+        "queues": list(claim.queues),
+        "tenants": None if claim.tenants is None else list(claim.tenants),
+    }
+
+
 def _why(fact: ClaimedBy) -> ClaimWhy:
     return "again" if fact.why == "again" else "control"
 
@@ -234,7 +262,8 @@ def _claim_parameters(taking: list[_Taking], claim: Claim, now: int | None) -> r
 
 def _claimed(accepted: DictRow, taking: _Taking) -> Claimed:
     row = rows.run_row(accepted)
-    return Claimed(Authority(row.tenant, row.id, row.epoch, taking.token), row, taking.why, accepted["at"])
+    authority = Authority(row.tenant, row.id, row.epoch, taking.token)
+    return Claimed(authority, row, taking.why, accepted["at"], accepted["database"] or "")
 
 
 def _control_parameters(

@@ -11,7 +11,9 @@ from typing import TypeVar
 from outlive.model.clock import Clock
 from outlive.model.errors import Refused, StoreUnavailable
 from outlive.model.ids import Tenant
+from outlive.store.certain import Certain, outcome
 from outlive.store.sqlite.connection import QUERIES, Synchronous
+from outlive.store.sqlite.hints import HintFile
 from outlive.store.sqlite.thread import Awaited, Connections, Work, Writer
 from outlive.store.sqlite.turnstile import Turnstile
 
@@ -33,6 +35,7 @@ class Base:
         self._threads: tuple[Writer, Connections] | None = None
         self._keys: dict[Tenant, bytes] = {}
         self._file: tuple[int, int] | None = None
+        self._hints: HintFile | None = None
 
     async def key(self, tenant: Tenant) -> bytes:
         """See `Records.key`."""
@@ -69,6 +72,31 @@ class Base:
         request = Awaited(work, bare=bare)
         self._writer().put(request)
         return await request.future
+
+    async def _write_certainly(self, work: Work[T]) -> T:
+        """A cancellation of the caller is held back until the outcome is known."""
+        self._refuse_inside()
+        future: Certain[T] = Certain()
+        self._writer().put(Awaited(work, future=future))
+        return await outcome(future)
+
+    async def _write_alone(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """One statement that commits by itself, when its turn has come: no begin, no commit, nothing beside it."""
+        turnstile = self._turnstile()
+
+        def alone(database: sqlite3.Connection, _: int) -> T:
+            try:
+                with turnstile.held():
+                    return work(database)
+            finally:
+                turnstile.close()
+
+        return await self._write(alone, bare=True)
+
+    def _hint(self) -> None:
+        """Something was committed that somebody else may claim, or has to look after."""
+        if self._hints is not None:
+            self._hints.count_up()
 
     def _enter(self, is_open: Callable[[], bool]) -> None:
         _INSIDE.set((self, is_open))

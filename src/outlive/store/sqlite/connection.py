@@ -10,7 +10,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from outlive.model.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
-from outlive.store.sql import load
+from outlive.store.sql import load, woven
 from outlive.store.sqlite.turnstile import Turnstile
 
 Synchronous = Literal["full", "off"]
@@ -18,6 +18,10 @@ Synchronous = Literal["full", "off"]
 HERE = Path(__file__).parent
 SETUP = load(HERE / "connection.sql")
 QUERIES = load(HERE / "queries.sql")
+_NOW = {":now": f"coalesce(:now, ({QUERIES['clock']}))"}
+_EACH_SERVED = {":agent": "served.key", ":code": "served.value", ":queue": "asked.value", ":limit": "1"}
+QUERIES["look"] = woven(QUERIES["look"], QUERIES, _NOW | _EACH_SERVED)
+SIGN_AND_LOOK = f"{woven(QUERIES['see_worker'], {}, _NOW)}\nreturning {QUERIES['look'].removeprefix('select')}"
 
 # Strict tables (3.37) keep a column to its type.
 OLDEST = (3, 37, 0)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
 from outlive.log.entry import Entry
+from outlive.model.errors import UndecodableEntry
 from outlive.model.ids import RunId, Tenant
 from outlive.model.run import Head
+from outlive.store.hints import worth_a_hint
 from outlive.store.port import Append, Transaction
 from outlive.store.sqlite import rows
 from outlive.store.sqlite.append import execute, prepare
@@ -23,19 +26,18 @@ class SQLiteLog(Base):
     async def append(self, append: Append, *, now: int | None = None) -> Head:
         secret = self._keys.get(append.authority.tenant) or await self.key(append.authority.tenant)
         prepared = prepare(secret, append)
-        return await self._write(lambda database, clock: execute(database, prepared, self._at(now, clock)))
+        head = await self._write_certainly(lambda database, clock: execute(database, prepared, self._at(now, clock)))
+        if worth_a_hint(append):
+            self._hint()
+        return head
 
     async def window(self, tenant: Tenant, run: RunId) -> list[Entry]:
-        parameters = {"tenant": tenant, "run": run}
-        return await self._read(
-            lambda database: [rows.entry(row) for row in database.execute(QUERIES["window"], parameters)]
-        )
+        parameters: dict[str, str | int] = {"tenant": tenant, "run": run}
+        return await self._read(lambda database: _entries(database, "window", parameters))
 
     async def entries(self, tenant: Tenant, run: RunId, *, after: int = -1, limit: int = 1000) -> list[Entry]:
-        parameters = {"tenant": tenant, "run": run, "after": after, "limit": limit}
-        return await self._read(
-            lambda database: [rows.entry(row) for row in database.execute(QUERIES["entries"], parameters)]
-        )
+        parameters: dict[str, str | int] = {"tenant": tenant, "run": run, "after": after, "limit": limit}
+        return await self._read(lambda database: _entries(database, "entries", parameters))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
@@ -55,3 +57,16 @@ class SQLiteLog(Base):
             yield own
         finally:
             await own.end()
+
+
+def _entries(database: sqlite3.Connection, query: str, parameters: dict[str, str | int]) -> list[Entry]:
+    cursor = database.execute(QUERIES[query], parameters)
+    try:
+        return [rows.entry(row) for row in cursor]
+    except sqlite3.OperationalError as error:
+        # A statement that is not done with would hold this connection at what it sees now.
+        cursor.close()
+        # The driver's own error, without a code: trying again would not help, only a person can.
+        if "decode" in str(error):
+            raise UndecodableEntry(where=f"the log of run {parameters['run']}", why=str(error)) from error
+        raise

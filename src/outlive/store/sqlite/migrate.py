@@ -5,37 +5,23 @@ A file that was applied is never edited: its digest is kept in the database and 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
-from outlive.model.errors import NotAStore, SchemaTooNew, StoreUnavailable
+from outlive.model.errors import NotAStore, StoreUnavailable
+from outlive.store import upkeep
 from outlive.store.sqlite.connection import HERE, SETUP, connect_reader, translated
 from outlive.store.sqlite.turnstile import Turnstile
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """One numbered file."""
-
-    number: int
-    name: str
-    text: str
-    sha256: str
+from outlive.store.upkeep import Applied, Migration, Told
 
 
 def migrations(folder: Path = HERE / "migrations") -> list[Migration]:
-    """All files of a folder, in order."""
-    found = []
-    for path in sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql")):
-        data = path.read_bytes()
-        found.append(Migration(int(path.name[:4]), path.name, data.decode(), hashlib.sha256(data).hexdigest()))
-    return found
+    """The files of this release, or those of a folder, in order."""
+    return upkeep.migrations(folder)
 
 
 # What every database file begins with, but for an empty one.
@@ -44,8 +30,12 @@ _MAGIC = b"SQLite format 3\0"
 # Tables of the first release, by which a store is known.
 _OURS = ("migration", "run", "entry", "operation")
 
+_MAKES = "the first start makes it, or `outlive db init`"
 
-def examine(path: Path, *, store: str, existing: bool, wait: float = 10.0) -> None:
+
+def examine(
+    path: Path, *, store: str, existing: bool, wait: float = 10.0, known: Sequence[Migration] | None = None
+) -> None:
     """See whose file this is, and change nothing: what is not ours must not be migrated, nor get lock files beside it.
 
     With `existing` it has to be a store that this release can read as it is; otherwise it may be missing or empty.
@@ -56,7 +46,7 @@ def examine(path: Path, *, store: str, existing: bool, wait: float = 10.0) -> No
         empty = not _begun(path)
     except FileNotFoundError:
         if existing:
-            raise StoreUnavailable(store=store, why="there is no such database; the first start makes it") from None
+            raise StoreUnavailable(store=store, why=f"there is no such database; {_MAKES}") from None
         if not path.parent.is_dir():
             raise StoreUnavailable(store=store, why=f"there is no directory {path.parent}") from None
         if not _writable(path.parent):
@@ -65,13 +55,17 @@ def examine(path: Path, *, store: str, existing: bool, wait: float = 10.0) -> No
     except OSError as error:
         raise StoreUnavailable(store=store, why=str(error.strerror)) from error
     try:
-        empty = empty or _empty(path, store, existing=existing, wait=wait)
+        empty = empty or _empty(path, store, wait=wait)
+        if not empty and existing:
+            with closing(connect_reader(path, wait=wait)) as database:
+                if upkeep.missing(known or migrations(), applied(database), store=store):
+                    raise upkeep.outdated(store)
     except sqlite3.Error as error:
         if not _writable(path.parent):
             raise _closed_directory(path, store) from error
         raise translated(error, store) from error
     if empty and existing:
-        raise StoreUnavailable(store=store, why=f"{_shown(path)} is empty: the first start makes it")
+        raise StoreUnavailable(store=store, why=f"{_shown(path)} is empty: {_MAKES}")
     if empty and not _writable(path.parent):
         raise _closed_directory(path, store)
 
@@ -87,17 +81,12 @@ def _begun(path: Path) -> bool:
     return head != b""
 
 
-def _empty(path: Path, store: str, *, existing: bool, wait: float) -> bool:
+def _empty(path: Path, store: str, *, wait: float) -> bool:
     """Whether the database has no table. Raises NotAStore for one whose tables are not ours."""
     with closing(connect_reader(path, wait=wait)) as database:
         tables = [str(row[0]) for row in database.execute(SETUP["tables"])]
-        if tables and not {*_OURS} <= {*tables}:
-            more = f" and {len(tables) - 3} more" if len(tables) > 3 else ""
-            named = f"table{'s' if len(tables) > 1 else ''} {', '.join(tables[:3])}{more}"
-            raise NotAStore(store=_shown(path), why=f"it has {named}")
-        if tables and existing and _missing(database, migrations(), store):
-            why = "an older release made it; the next start, run or worker brings it up to date"
-            raise StoreUnavailable(store=store, why=why)
+    if tables and not {*_OURS} <= {*tables}:
+        raise NotAStore(store=_shown(path), why=f"it has {upkeep.tables(tables)}")
     return not tables
 
 
@@ -113,25 +102,51 @@ def _closed_directory(path: Path, store: str) -> StoreUnavailable:
     return StoreUnavailable(store=store, why=f"it needs write access to {path.parent} for its lock files")
 
 
-def migrate(database: sqlite3.Connection, turnstile: Turnstile, known: list[Migration], *, store: str) -> None:
-    """Apply what is missing. A database that is up to date is only read: a long writer does not stop an open."""
-    if not _missing(database, known, store):
-        return
-    with turnstile.held():
-        database.execute(SETUP["begin"])
-        try:
-            # Another process may have been faster.
-            for migration in _missing(database, known, store):
-                for statement in statements(migration.text):
-                    database.execute(statement)
-                database.execute(
-                    SETUP["record_migration"],
-                    {"number": migration.number, "name": migration.name, "sha256": migration.sha256},
-                )
-            database.execute(SETUP["commit"])
-        finally:
-            if database.in_transaction:
-                database.execute(SETUP["rollback"])
+def migrate(
+    database: sqlite3.Connection,
+    turnstile: Turnstile,
+    known: Sequence[Migration],
+    *,
+    store: str,
+    told: Told = upkeep.silent,
+) -> None:
+    """Apply what is missing, each file in full or not at all.
+
+    A database that is up to date is only read: a long writer does not stop an open. Raises SchemaTooNew,
+    StoreUnavailable, StoreBusy, and what the driver raises.
+    """
+    while left := upkeep.missing(known, applied(database), store=store):
+        with turnstile.held():
+            _apply(database, known, left[0], store=store, told=told)
+
+
+def _apply(
+    database: sqlite3.Connection, known: Sequence[Migration], next_one: Migration, *, store: str, told: Told
+) -> None:
+    database.execute(SETUP["begin"])
+    try:
+        # Another process may have been faster.
+        if next_one not in upkeep.missing(known, applied(database), store=store):
+            return
+        told(next_one.name, "applying")
+        for statement in statements(next_one.text):
+            database.execute(statement)
+        database.execute(
+            SETUP["record_migration"], {"number": next_one.number, "name": next_one.name, "sha256": next_one.sha256}
+        )
+        database.execute(SETUP["commit"])
+    finally:
+        if database.in_transaction:
+            database.execute(SETUP["rollback"])
+    told(next_one.name, "applied")
+
+
+def applied(database: sqlite3.Connection) -> list[Applied]:
+    """What was applied, in order."""
+    if database.execute(SETUP["has_migrations"]).fetchone() is None:
+        return []
+    rows = database.execute(SETUP["migrations"])
+    return [Applied(row["number"], "whole", row["name"], row["sha256"]) for row in rows]
 
 
 def statements(text: str) -> Iterator[str]:
@@ -147,20 +162,3 @@ def statements(text: str) -> Iterator[str]:
 def schema(database: sqlite3.Connection) -> str:
     """All tables, indexes and views as text."""
     return "".join(f"{row[0]};\n\n" for row in database.execute(SETUP["schema"]))
-
-
-def _missing(database: sqlite3.Connection, known: list[Migration], store: str) -> list[Migration]:
-    applied: dict[int, sqlite3.Row] = {}
-    if database.execute(SETUP["has_migrations"]).fetchone():
-        applied = {row["number"]: row for row in database.execute(SETUP["migrations"])}
-    newest = max((migration.number for migration in known), default=0)
-    if applied and max(applied) > newest:
-        raise SchemaTooNew(store=store, found=max(applied), known=newest)
-    for migration in known:
-        row = applied.get(migration.number)
-        if row is not None and row["sha256"] != migration.sha256:
-            raise StoreUnavailable(
-                store=store,
-                why=f"migration {row['name']} was applied with another content than {migration.name} has now",
-            )
-    return [migration for migration in known if migration.number not in applied]

@@ -328,7 +328,7 @@ where tenant = :tenant and id = :run and epoch = :epoch and token = :token;
 select exists (select 1 from inbox where tenant = :tenant and run_id = :run and taken_seq is null);
 
 -- name: see_worker
--- The sign of life that comes with a renewal.
+-- The sign of life that comes with a renewal, or with a look.
 update worker set seen_at = :now where owner = :owner;
 
 -- name: put_worker
@@ -353,14 +353,14 @@ select * from worker where seen_at >= :since order by started_at, owner;
 select tenant, id, epoch, renewed_at, lease_ms from run
 where status = 'running' and renewed_at + lease_ms / 3 <= :now
 order by expires_at
-limit :limit;
+limit 10 * :most;
 
 -- name: past_deadline
 -- Runs that have not ended in time and have no owner who could end them.
 select tenant, id from run
 where deadline_at <= :now and ended_at is null and (status <> 'running' or expires_at <= :now)
 order by deadline_at
-limit :limit;
+limit :most;
 
 -- name: late
 -- Ended runs that were sent something since.
@@ -368,29 +368,42 @@ select run.tenant, run.id
 from (select distinct tenant, run_id from inbox where taken_seq is null) as unread
 cross join run on run.tenant = unread.tenant and run.id = unread.run_id
 where run.ended_at is not null
-limit :limit;
+limit :most;
 
--- name: next_wake
--- The earliest timer. It goes from agent to agent along the index: one step for each agent, not for each run.
-with recursive sleeping (agent) as (
-    select min(agent) from run where status = 'waiting' and paused_at is null and wake_at is not null
-    union all
+-- name: next_due
+-- How long until the next timer of an agent that is served, or the next deadline. One that has come is claimable, or
+-- needs attention, or is nothing that this worker could do: it must not make it look again and again.
+select min(due) - :now
+from (
     select (
-        select min(run.agent) from run
+        select min(run.wake_at) from run
         where
-            run.agent > sleeping.agent and run.status = 'waiting' and run.paused_at is null
-            and run.wake_at is not null
-    )
-    from sleeping
-    where sleeping.agent is not null
-)
-select min((
-    select min(run.wake_at) from run
-    where
-        run.agent = sleeping.agent and run.status = 'waiting' and run.paused_at is null
-        and run.wake_at is not null
-))
-from sleeping;
+            run.status = 'waiting' and run.paused_at is null and run.agent = served.key and run.wake_at is not null
+            and run.wake_at > :now
+    ) as due
+    from json_each(:serves) as served
+    union all
+    select min(deadline_at) from run where deadline_at is not null and ended_at is null and deadline_at > :now
+) as coming;
+
+-- name: look
+-- All of the above for one worker. Words in braces are statements of this file; in them what is asked for of one agent
+-- and queue is asked of each that it serves, one row is enough, and without a time it is the database's.
+select
+    :now as now,
+    case
+        when exists (
+            select 1 from json_each(:serves) as served cross join json_each(:queues) as asked
+            where exists ({claimable_ready})
+        ) then true
+        when exists (select 1 from json_each(:serves) as served where exists ({claimable_by_timer})) then true
+        when exists (select 1 from json_each(:serves) as served where exists ({claimable_by_build})) then true
+        else exists ({claimable_by_message})
+    end as claimable,
+    ({next_due}) as due_ms,
+    (select json_group_array(json_array(tenant, id, epoch, renewed_at, lease_ms)) from ({overdue}) as overdue) as overdue,
+    (select json_group_array(json_array(tenant, id)) from ({past_deadline}) as past) as past_deadline,
+    (select json_group_array(json_array(tenant, id)) from ({late}) as late) as late;
 
 -- name: add_message
 -- No row is added for a run that does not exist, or for a key that the sender has used. The run's row is not touched.

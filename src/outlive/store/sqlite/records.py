@@ -71,7 +71,10 @@ class SQLiteRecords(Base):
                 raise UnknownRun(run=message.run)
             return False
 
-        return await self._write(add)
+        added = await self._write(add)
+        if added:
+            self._hint()
+        return added
 
     async def unread(self, tenant: Tenant, run: RunId) -> list[Message]:
         parameters = {"tenant": tenant, "run": run}

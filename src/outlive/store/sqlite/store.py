@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -18,19 +19,22 @@ from outlive.store.sqlite.connection import (
     connect_writer,
     unsafe_settings,
 )
+from outlive.store.sqlite.hints import HintFile
 from outlive.store.sqlite.log import SQLiteLog
 from outlive.store.sqlite.migrate import examine, migrate, migrations
 from outlive.store.sqlite.records import SQLiteRecords
 from outlive.store.sqlite.thread import Awaited, Connections, Writer
 from outlive.store.sqlite.turnstile import Turnstile
 from outlive.store.sqlite.work import SQLiteWork
+from outlive.store.upkeep import Migration
 
 
 class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords):
     """A file on a local disk, shared by any number of processes of the machine; see the port for its contract.
 
     `wait` is how many seconds a write waits for other processes before StoreBusy. With `synchronous="off"`, which needs
-    `unsafe_durability`, commits are fast and may be lost with the machine: for tests.
+    `unsafe_durability`, commits are fast and may be lost with the machine: for tests. `known` are the migrations to go
+    by, this release's if not given. With `existing` an open makes nothing and migrates nothing.
     """
 
     def __init__(
@@ -42,6 +46,8 @@ class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords):
         unsafe_durability: bool = False,
         synchronous: Synchronous = "full",
         wait: float = 10.0,
+        known: Sequence[Migration] | None = None,
+        existing: bool = False,
     ) -> None:
         if str(path) in ("", ":memory:") or str(path).startswith("file:"):
             raise StoreUnavailable(
@@ -50,6 +56,7 @@ class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords):
         super().__init__(
             Path(path), name=name, clock=clock, unsafe_durability=unsafe_durability, synchronous=synchronous, wait=wait
         )
+        self._known, self._existing = known or migrations(), existing
 
     async def open(self) -> None:
         """See the port. A directory that is missing is not made; a file of another program is NotAStore."""
@@ -57,14 +64,18 @@ class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords):
             raise StoreUnavailable(store=self.name, why=f"SQLite {sqlite3.sqlite_version} is older than 3.37")
         if self._threads is not None:
             return
-        await asyncio.to_thread(examine, self._path, store=self.name, existing=False, wait=self._wait)
+        await asyncio.to_thread(
+            examine, self._path, store=self.name, existing=self._existing, wait=self._wait, known=self._known
+        )
         turnstile = self._turnstile()
         write = partial(
-            connect_writer, self._path, turnstile, wait=self._wait, synchronous=self._synchronous, create=True
-        )
+            connect_writer, self._path, turnstile, wait=self._wait, synchronous=self._synchronous,
+            create=not self._existing,
+        )  # fmt: skip
         writer = Writer(write, turnstile, store=self.name)
         readers = Connections(partial(connect_reader, self._path, wait=self._wait), store=self.name)
         self._threads = writer, readers
+        self._hints = HintFile(self._path.resolve())
         try:
             prepare = Awaited(lambda database, _: self._set_up(database, turnstile), bare=True)
             writer.put(prepare)
@@ -83,19 +94,34 @@ class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords):
             lane.close()
         for lane in threads:
             await asyncio.to_thread(lane.join)
+        if self._hints is not None:
+            self._hints.close()
 
     def _set_up(self, database: sqlite3.Connection, turnstile: Turnstile) -> None:
         found = unsafe_settings(database, self._path)
         if found and not self._unsafe:
             raise UnsafeDurability(store=self.name, setting=", ".join(found))
-        migrate(database, turnstile, migrations(), store=self.name)
+        if not self._existing:
+            migrate(database, turnstile, self._known, store=self.name)
 
 
-async def open_sqlite(url: str, *, clock: Clock, unsafe_durability: bool = False) -> SQLiteStore:
-    """Open `sqlite:///relative.db` or `sqlite:////absolute.db`; `?synchronous=off` as in SQLiteStore.
+async def open_sqlite(
+    url: str, *, clock: Clock, unsafe_durability: bool = False, existing: bool = False
+) -> SQLiteStore:
+    """Open `sqlite:///relative.db` or `sqlite:////absolute.db`; `?synchronous=off` and `existing` as in SQLiteStore.
 
     Raises SettingInvalid for another URL, and what `open` raises.
     """
+    path, synchronous = place_of(url)
+    store = SQLiteStore(
+        path, name=url, clock=clock, unsafe_durability=unsafe_durability, synchronous=synchronous, existing=existing
+    )
+    await store.open()
+    return store
+
+
+def place_of(url: str) -> tuple[str, Synchronous]:
+    """Read `sqlite:///relative.db?synchronous=off`. Raises SettingInvalid."""
     parts = urlsplit(url)
     if parts.scheme != "sqlite" or parts.netloc or not parts.path.startswith("/"):
         raise SettingInvalid(
@@ -107,12 +133,4 @@ async def open_sqlite(url: str, *, clock: Clock, unsafe_durability: bool = False
         raise SettingInvalid(
             name="store", value=url, source="its URL", why="the only option is synchronous=full or off"
         )
-    store = SQLiteStore(
-        unquote(parts.path[1:]),
-        name=url,
-        clock=clock,
-        unsafe_durability=unsafe_durability,
-        synchronous="full" if synchronous == "full" else "off",
-    )
-    await store.open()
-    return store
+    return unquote(parts.path[1:]), "full" if synchronous == "full" else "off"

@@ -52,10 +52,10 @@ class Request(ABC):
 class Awaited(Request, Generic[T]):
     """A request that a coroutine awaits."""
 
-    def __init__(self, work: Work[T], *, bare: bool = False, certain: bool = False) -> None:
-        self._work, self.bare, self._certain = work, bare, certain
+    def __init__(self, work: Work[T], *, bare: bool = False, future: asyncio.Future[T] | None = None) -> None:
+        self._work, self.bare = work, bare
         self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[T] = self._loop.create_future()
+        self.future: asyncio.Future[T] = future or self._loop.create_future()
         self._result: list[T] = []
 
     def perform(self, database: sqlite3.Connection, now: int) -> None:
@@ -69,7 +69,7 @@ class Awaited(Request, Generic[T]):
             return
 
     def abandoned(self) -> bool:
-        return self.future.cancelled() and not self._certain
+        return self.future.cancelled()
 
     def _deliver(self, error: BaseException | None) -> None:
         if self.future.done():

@@ -13,6 +13,7 @@ from typing import TypeVar
 from outlive.model.errors import Refused
 from outlive.model.ids import Tenant
 from outlive.model.run import Head
+from outlive.store.certain import Certain, outcome
 from outlive.store.port import Append
 from outlive.store.sqlite.append import Prepared, execute, prepare
 from outlive.store.sqlite.base import clock
@@ -93,10 +94,10 @@ class OwnTransaction:
     async def end(self) -> None:
         """Roll back what is not committed and let the lock go. It happens even if the caller does not wait for it."""
         self._open = False
-        request = Awaited(lambda database, _: self._finish(database), certain=True)
-        self._lane.put(request)
+        future: Certain[None] = Certain()
+        self._lane.put(Awaited(lambda database, _: self._finish(database), future=future))
         self._lane.close()
-        await request.future
+        await outcome(future)
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         request = Awaited(lambda database, _: work(database))

@@ -4,8 +4,9 @@ compares and sets, and leaves out what somebody else was faster to take.
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 
 from outlive.log.entry import Draft, Sealed, seal
@@ -13,12 +14,14 @@ from outlive.log.kinds import ClaimedBy, Started, draft
 from outlive.model.errors import StoreUnavailable
 from outlive.model.ids import Owner, RunId, Tenant
 from outlive.model.run import Authority, Head, NewRun, RunRow, Status
+from outlive.store.hints import never
 from outlive.store.port import (
     Append,
     Attention,
     Claim,
     Claimed,
     ClaimWhy,
+    Look,
     Overdue,
     Renewed,
     WorkerRow,
@@ -26,7 +29,7 @@ from outlive.store.port import (
 from outlive.store.sqlite import rows
 from outlive.store.sqlite.append import blob_parameters
 from outlive.store.sqlite.base import Base, clock
-from outlive.store.sqlite.connection import QUERIES, SETUP
+from outlive.store.sqlite.connection import QUERIES, SETUP, SIGN_AND_LOOK
 from outlive.store.sqlite.records import find_run
 from outlive.store.sqlite.thread import Blocking
 
@@ -92,6 +95,7 @@ class SQLiteWork(Base):
         row = await self._write(add)
         if row is None:
             raise StoreUnavailable(store=self.name, why=f"run {run.id} has gone as it was started")
+        self._hint()
         return row
 
     async def claim(self, claim: Claim, *, now: int | None = None) -> list[Claimed]:
@@ -147,31 +151,19 @@ class SQLiteWork(Base):
         self._writer().put(request, urgent=True)
         return request.result()
 
-    async def overdue(self, *, limit: int = 1000, now: int | None = None) -> list[Overdue]:
-        def find(database: sqlite3.Connection) -> list[Overdue]:
-            parameters = {"now": self._at(now, clock(database)), "limit": limit}
-            return [Overdue(*row) for row in database.execute(QUERIES["overdue"], parameters)]
+    async def look(self, claim: Claim, *, sign: bool = False, most: int = 100, now: int | None = None) -> Look:
+        parameters = {**_asked(claim), "most": most, "now": self._clock.now() if now is None else now}
+        if sign:
+            ours = {**parameters, "owner": claim.owner}
+            signed = await self._write_alone(lambda database: database.execute(SIGN_AND_LOOK, ours).fetchall())
+            # None was signed: who was silent for a day has no row any more.
+            if signed:
+                return _look(signed[0])
+        return _look(await self._read(lambda database: database.execute(QUERIES["look"], parameters).fetchone()))
 
-        return await self._read(find)
-
-    async def attention(self, *, limit: int = 100, now: int | None = None) -> list[Attention]:
-        def find(database: sqlite3.Connection) -> list[Attention]:
-            parameters = {"now": self._at(now, clock(database)), "limit": limit}
-            past = [
-                Attention(tenant, run, "deadline")
-                for tenant, run in database.execute(QUERIES["past_deadline"], parameters)
-            ]
-            late = [Attention(tenant, run, "late") for tenant, run in database.execute(QUERIES["late"], parameters)]
-            return [*past, *late][:limit]
-
-        return await self._read(find)
-
-    async def next_wake(self, *, now: int | None = None) -> int | None:
-        def find(database: sqlite3.Connection) -> int | None:
-            earliest = database.execute(QUERIES["next_wake"]).fetchone()[0]
-            return None if earliest is None else max(0, int(earliest) - self._at(now, clock(database)))
-
-        return await self._read(find)
+    def hints(self) -> AsyncGenerator[bool]:
+        self._connected()
+        return never() if self._hints is None else self._hints.changes()
 
     async def announce(self, worker: WorkerRow, *, now: int | None = None) -> None:
         parameters: rows.Parameters = {
@@ -251,22 +243,20 @@ class SQLiteWork(Base):
 def candidates(database: sqlite3.Connection, claim: Claim, now: int) -> list[_Candidate]:
     """Runs that may be claimed, best first: the statements for each way to be claimable, merged."""
     common: rows.Parameters = {
-        "now": now,
-        "limit": claim.limit,
-        "queues": rows.to_json(list(claim.queues)),
-        "tenants": None if claim.tenants is None else rows.to_json(list(claim.tenants)),
-        "serves": rows.to_json(claim.serves),
-        "watched": rows.to_json(sorted(claim.watched)),
-    }
+        **_asked(claim), "now": now, "limit": claim.limit, "watched": rows.to_json(sorted(claim.watched)),
+    }  # fmt: skip
     found: list[sqlite3.Row] = []
     for agent, code in claim.serves.items():
         served = {**common, "agent": agent, "code": code}
         for queue in claim.queues:
             found += database.execute(QUERIES["claimable_ready"], {**served, "queue": queue})
+        if claim.ready_only:
+            continue
         found += database.execute(QUERIES["claimable_by_timer"], served)
         found += database.execute(QUERIES["claimable_by_build"], served)
-    found += database.execute(QUERIES["claimable_by_message"], common)
-    if claim.watched:
+    if not claim.ready_only:
+        found += database.execute(QUERIES["claimable_by_message"], common)
+    if claim.watched and not claim.ready_only:
         found += database.execute(QUERIES["claimable_by_lapse"], common)
     # A run may be claimable in two ways, for instance by its timer and by a message.
     merged: dict[tuple[str, str], sqlite3.Row] = {}
@@ -276,6 +266,22 @@ def candidates(database: sqlite3.Connection, claim: Claim, now: int) -> list[_Ca
             merged[row["tenant"], row["id"]] = row
     best = sorted(merged.values(), key=lambda row: (-row["priority"], row["due"]))[: claim.limit]
     return [_Candidate(rows.run_row(row), _why(row), row["due"]) for row in best]
+
+
+def _asked(claim: Claim) -> rows.Parameters:
+    """What a worker serves."""
+    return {
+        "queues": rows.to_json(list(claim.queues)),
+        "tenants": None if claim.tenants is None else rows.to_json(list(claim.tenants)),
+        "serves": rows.to_json(claim.serves),
+    }
+
+
+def _look(row: sqlite3.Row) -> Look:
+    attention = [Attention(tenant, run, "deadline") for tenant, run in json.loads(row["past_deadline"])]
+    attention += [Attention(tenant, run, "late") for tenant, run in json.loads(row["late"])]
+    overdue = tuple(Overdue(*one) for one in json.loads(row["overdue"]))
+    return Look(row["now"], bool(row["claimable"]), row["due_ms"], overdue, tuple(attention))
 
 
 def _why(row: sqlite3.Row) -> ClaimWhy:

@@ -143,10 +143,12 @@ create table {schema}.inbox (
 );
 create index inbox_unread on {schema}.inbox (tenant, run_id, id) where taken_seq is null;
 
+-- `knows` is the newest migration that the worker's release has.
 create table {schema}.worker (
     owner text collate "C" primary key,
     pid bigint not null,
     serves text not null,
+    knows bigint not null,
     started_at bigint not null,
     seen_at bigint not null
 );

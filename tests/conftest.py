@@ -1,4 +1,4 @@
-"""A server for the run of tests, and for each test a schema of its own."""
+"""A PostgreSQL server for the run of tests, and for each test a schema of its own."""
 
 import itertools
 from collections.abc import Iterator

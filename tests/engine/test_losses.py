@@ -1,0 +1,480 @@
+"""The database has less than it acknowledged: what was sent in lost entries is not sent again, and a person decides.
+
+The replica that was behind is a copy of the file, made at some point of the agent's code and switched to at another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal, cast
+
+import pytest
+
+from outlive import NotSent, Operation, Run
+from outlive.errors import CommitUnknown
+from outlive.log import kinds
+from outlive.log.fold import Fold, fold
+from outlive.model.ids import DEFAULT_TENANT, RunId
+from outlive.model.operation import DidNotHappen, Happened
+from outlive.model.run import Head
+from outlive.store.port import Append, Store
+from tests.engine.lagging import Database, resolve, retry, sends, start
+from tests.engine.rig import Rig
+from tests.engine.subject import (
+    RUN,
+    Answer,
+    State,
+    act,
+    add,
+    base,
+    begin,
+    charge,
+    does,
+    note_down,
+)
+
+
+@pytest.fixture
+async def database(rig: Rig, tmp_path: Path) -> AsyncIterator[Database]:
+    primary, database = rig.store, Database(rig, tmp_path)
+    yield database
+    await database.close()
+    rig.store = primary
+
+
+async def test_what_succeeded_in_lost_entries_is_kept_and_the_run_waits_for_a_person(
+    rig: Rig, database: Database
+) -> None:
+    async def body(run: Run[None]) -> object:
+        first = await run.step(add, 1)
+        database.fall_behind()
+        second = await run.call(act, "it")
+        await database.fail_over()
+        return [first, second, await run.step(add, 2)]
+
+    worker = await start(rig, database, body)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "entries lost")
+    (operation,) = await rig.operations(RUN)
+    assert "entries 3-4" in row.detail
+    assert f'{operation.id} act(what="it"): it had succeeded' in row.detail
+    assert (operation.status, operation.how, operation.outcome) == ("succeeded", "evidence", '"did it"')
+    (line,) = [line for line in await rig.lines(RUN) if line.kind == "entries lost"]
+    assert "entries 3-4" in line.text
+    assert '"kind": "intent"' in str(line.payload)
+
+    await rig.pass_time(worker, timedelta(days=2))
+    assert (await rig.row(RUN)).status == "blocked"
+    await retry(rig)
+    await rig.settle(worker)
+    row = await rig.row(RUN)
+    assert row.status == "succeeded", row
+    assert sends(rig) == ["it"]
+    assert (await rig.lines(RUN))[-1].payload == "\"[2, 'did it', 3]\""
+
+
+async def test_what_was_in_flight_is_in_doubt_and_its_answer_is_evidence(rig: Rig, database: Database) -> None:
+    async def tool(op: Operation[None]) -> str:
+        await database.fail_over()
+        worker._keeper.renew_once()
+        return "answered late"
+
+    async def body(run: Run[None]) -> object:
+        database.fall_behind()
+        return await run.call(act, "it")
+
+    does.tool = tool
+    await begin(rig, body)
+    worker = rig.worker(rig.app(base), store=cast(Store, database))
+    await rig.settle(worker)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "entries lost")
+    (operation,) = await rig.operations(RUN)
+    assert (operation.status, operation.how, operation.outcome) == ("succeeded", "evidence", '"answered late"')
+    await retry(rig)
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "succeeded"
+    assert sends(rig) == ["it"]
+
+
+@pytest.mark.parametrize("decision", ["happened", "did-not-happen", "abandon"])
+async def test_a_person_decides_about_what_nobody_saw_answered(
+    rig: Rig, database: Database, decision: Literal["happened", "did-not-happen", "abandon"]
+) -> None:
+    async def tool(op: Operation[None]) -> str:
+        await database.fail_over()
+        raise TimeoutError("no answer")
+
+    async def body(run: Run[None]) -> object:
+        database.fall_behind()
+        return await run.call(act, "it")
+
+    does.tool = tool
+    worker = await start(rig, database, body)
+    (operation,) = await rig.operations(RUN)
+    assert operation.status == "unknown"
+    rig.clock.advance(timedelta(minutes=5))
+    await resolve(rig, operation.id, decision)
+    does.tool = does.__class__().tool
+    await rig.settle(worker)
+    row = await rig.row(RUN)
+    assert row.status == ("failed" if decision == "abandon" else "succeeded"), row
+    assert sends(rig) == (["it", "it"] if decision == "did-not-happen" else ["it"])
+
+
+async def test_a_retry_before_a_decision_asks_again_and_sends_nothing(rig: Rig, database: Database) -> None:
+    async def tool(op: Operation[None]) -> str:
+        await database.fail_over()
+        raise TimeoutError("no answer")
+
+    async def body(run: Run[None]) -> object:
+        database.fall_behind()
+        return await run.call(act, "it")
+
+    does.tool = tool
+    worker = await start(rig, database, body)
+    await retry(rig)
+    await rig.settle(worker)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "operation in doubt")
+    assert sends(rig) == ["it"]
+
+
+@pytest.mark.parametrize("answer", [Happened("found"), DidNotHappen()])
+async def test_after_a_retry_a_look_up_decides(rig: Rig, database: Database, answer: Answer) -> None:
+    async def tool(op: Operation[None]) -> str:
+        await database.fail_over()
+        raise TimeoutError("no answer")
+
+    async def look_up(op: Operation[None]) -> Answer:
+        return answer
+
+    async def body(run: Run[None]) -> object:
+        database.fall_behind()
+        return await run.call(charge, "it")
+
+    does.tool, does.look_up = tool, look_up
+    worker = await start(rig, database, body)
+    assert sends(rig) == ["it"]
+    await retry(rig)
+    does.tool = does.__class__().tool
+    row = await rig.until_ended(worker, RUN)
+    assert row.status == "succeeded"
+    assert sends(rig) == (["it"] if isinstance(answer, Happened) else ["it", "it"])
+
+
+async def test_an_answer_that_comes_after_the_block_finds_the_operation(rig: Rig, database: Database) -> None:
+    """The old worker's evidence is about an operation that only its own record of the loss has made known."""
+
+    async def tool(op: Operation[None]) -> str:
+        await database.fail_over()
+        worker._keeper.renew_once()
+        await worker._losses.compare()
+        assert (await rig.row(RUN)).reason == "entries lost"
+        (operation,) = await rig.operations(RUN)
+        assert operation.status == "unknown"
+        return "answered late"
+
+    async def body(run: Run[None]) -> object:
+        database.fall_behind()
+        return await run.call(act, "it")
+
+    does.tool = tool
+    await begin(rig, body)
+    worker = rig.worker(rig.app(base), store=cast(Store, database))
+    await rig.settle(worker)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "entries lost"), "an answer is no decision"
+    (operation,) = await rig.operations(RUN)
+    assert (operation.status, operation.how) == ("succeeded", "evidence")
+    assert sends(rig) == ["it"]
+
+
+async def test_operations_of_lost_turns_are_met_again_in_their_turns(rig: Rig, database: Database) -> None:
+    async def body(run: Run[None]) -> object:
+        async for state in run.turns(State()):
+            state.seen.append(await run.call(act, f"turn {state.n}"))
+            if state.n == 0:
+                database.fall_behind()
+            if state.n == 2:
+                await database.fail_over()
+                return state.seen
+            state.n += 1
+        return None
+
+    worker = await start(rig, database, body)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "entries lost")
+    assert sends(rig) == ["turn 0", "turn 1", "turn 2"]
+    await retry(rig)
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "succeeded"
+    assert sends(rig) == ["turn 0", "turn 1", "turn 2"]
+    assert {one.status for one in await rig.operations(RUN)} == {"succeeded"}
+    seen = (await rig.lines(RUN))[-1].payload or ""
+    assert [f"did turn {n}" in seen for n in range(3)] == [True] * 3
+
+
+async def test_a_run_that_another_worker_has_gone_on_with_has_acted_twice_and_says_so(
+    rig: Rig, database: Database
+) -> None:
+    async def body(run: Run[None]) -> object:
+        database.fall_behind()
+        done = await run.call(act, "it")
+        if not database.failed_over:
+            await database.fail_over()
+            # Somebody who knows nothing of it goes on with the run, before the old worker has looked.
+            rig.clock.advance(timedelta(seconds=31))
+            other = rig.worker(rig.app(base))
+            await rig.take_over(other)
+            assert (await rig.row(RUN)).status == "succeeded"
+            worker._keeper.renew_once()
+        return [done, await run.step(add, 2)]
+
+    await begin(rig, body)
+    worker = rig.worker(rig.app(base), store=cast(Store, database))
+    await rig.settle(worker)
+    assert sends(rig) == ["it", "it"]
+    row = await rig.row(RUN)
+    assert row.status == "succeeded", "what has ended stays so"
+    (operation,) = await rig.operations(RUN)
+    assert (operation.status, operation.duplicates) == ("succeeded", 1)
+    assert (await rig.kinds(RUN))[-2:] == ["entries lost", "evidence"]
+
+
+async def test_a_run_that_another_worker_is_at_is_taken_from_it(rig: Rig, database: Database) -> None:
+    async def tool(op: Operation[None]) -> str:
+        if database.failed_over and op.arguments["what"] == "it":
+            # The other worker's call: the old one looks at its log just now.
+            await first._losses.compare()
+        return f"did {op.arguments['what']}"
+
+    async def body(run: Run[None]) -> object:
+        database.fall_behind()
+        done = await run.call(act, "it")
+        if not database.failed_over:
+            await database.fail_over()
+            rig.clock.advance(timedelta(seconds=31))
+            await rig.take_over(rig.worker(rig.app(base)))
+        return [done, await run.call(act, "other")]
+
+    does.tool = tool
+    await begin(rig, body)
+    first = rig.worker(rig.app(base), store=cast(Store, database))
+    await rig.settle(first)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "duplicate effect"), "the other's answer has come since"
+    assert "entries lost" in await rig.kinds(RUN)
+    (operation,) = await rig.operations(RUN)
+    assert operation.duplicates == 1
+    assert sends(rig) == ["it", "it"], "the second one was on its way already; nothing came after it"
+
+
+async def test_an_end_that_was_lost_is_noticed_by_the_worker_that_wrote_it(rig: Rig, database: Database) -> None:
+    async def body(run: Run[None]) -> object:
+        database.fall_behind()
+        return await run.call(act, "it")
+
+    worker = await start(rig, database, body)
+    assert (await rig.row(RUN)).status == "succeeded"
+    await database.fail_over()
+    assert (await rig.row(RUN)).status == "running"
+    await worker._losses.compare()
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "entries lost")
+    await retry(rig)
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "succeeded"
+    assert sends(rig) == ["it"]
+
+
+async def test_a_run_that_was_never_claimed_as_far_as_the_database_knows(rig: Rig, database: Database) -> None:
+    """Its worker claims it a second time, and remembers."""
+
+    async def body(run: Run[None]) -> object:
+        return await run.call(act, "it")
+
+    await begin(rig, body)
+    database.fall_behind()
+    worker = rig.worker(rig.app(base), store=cast(Store, database))
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "succeeded"
+    await database.fail_over()
+    assert (await rig.row(RUN)).status == "ready"
+    await rig.settle(worker)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "entries lost")
+    assert sends(rig) == ["it"]
+
+
+async def test_a_claim_that_was_lost_and_nothing_else_costs_nothing(rig: Rig, database: Database) -> None:
+    async def body(run: Run[None]) -> object:
+        await database.fail_over()
+        return await run.step(add, 1)
+
+    await begin(rig, body)
+    database.fall_behind()
+    worker = rig.worker(rig.app(base), store=cast(Store, database))
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "succeeded"
+
+
+async def test_a_failover_that_lost_nothing_costs_nothing(rig: Rig, database: Database) -> None:
+    async def body(run: Run[None]) -> object:
+        first = await run.call(act, "it")
+        if not database.failed_over:
+            database.fall_behind()
+            await database.fail_over()
+            await worker._losses.compare()
+        return [first, await run.call(act, "more")]
+
+    await begin(rig, body)
+    worker = rig.worker(rig.app(base), store=cast(Store, database))
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "succeeded"
+    assert sends(rig) == ["it", "more"]
+    assert "claimed" not in await rig.kinds(RUN)
+
+
+async def test_a_run_that_is_gone_altogether_is_told_of(
+    rig: Rig, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body(run: Run[None]) -> object:
+        done = await run.call(act, "it")
+        await database.fail_over()
+        return [done, await run.step(add, 1)]
+
+    database.fall_behind()
+    await start(rig, database, body)
+    assert await rig.store.run(DEFAULT_TENANT, RunId(RUN)) is None
+    assert f"run {RUN} is not in the database any more" in caplog.text
+    assert 'intent act(what="it")' in caplog.text
+
+
+async def test_another_call_in_the_place_of_a_lost_one_diverges(rig: Rig, database: Database) -> None:
+    """A lost step is made again and may give something else; what was sent with the old value is not passed over."""
+
+    async def body(run: Run[None]) -> object:
+        database.fall_behind()
+        given = await run.step(add, 2 if database.failed_over else 1)
+        done = await run.call(act, f"it {given}")
+        await database.fail_over()
+        return [done, await run.step(add, 3)]
+
+    worker = await start(rig, database, body)
+    await retry(rig)
+    await rig.settle(worker)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "diverged")
+    assert 'act(what="it 2") in entries that were lost' in row.detail
+    assert sends(rig) == ["it 2"]
+
+
+async def test_an_effect_in_the_database_is_lost_with_its_record_and_made_again(rig: Rig, database: Database) -> None:
+    async def body(run: Run[None]) -> object:
+        database.fall_behind()
+        done = await run.call(note_down, "it")
+        await database.fail_over()
+        return [done, await run.step(add, 1)]
+
+    worker = await start(rig, database, body)
+    assert (await rig.row(RUN)).reason == "entries lost"
+    await retry(rig)
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "succeeded"
+    async with rig.store.transaction() as transaction:
+        assert await transaction.execute("select what from notes") == [("it",)]
+
+
+async def test_an_attempt_that_was_lost_after_one_that_is_known(rig: Rig, database: Database) -> None:
+    async def tool(op: Operation[None]) -> str:
+        if op.attempt == 1:
+            raise NotSent("not yet")
+        return "did it"
+
+    async def body(run: Run[None]) -> object:
+        done = await run.call(act, "it")
+        await database.fail_over()
+        return [done, await run.step(add, 1)]
+
+    does.tool = tool
+    await begin(rig, body)
+    worker = rig.worker(rig.app(base), store=cast(Store, database))
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "waiting"
+    database.fall_behind()
+    await rig.pass_time(worker, timedelta(seconds=10))
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "entries lost")
+    (operation,) = await rig.operations(RUN)
+    assert (operation.status, operation.how) == ("succeeded", "evidence")
+    await retry(rig)
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "succeeded"
+    assert sends(rig) == ["it", "it"]
+
+
+async def test_an_unknown_commit_on_a_log_that_has_lost_entries_adds_nothing(rig: Rig, database: Database) -> None:
+    """Claiming again would find its token: it must also find what was acknowledged before."""
+
+    class Cut:
+        def __getattr__(self, name: str) -> object:
+            return getattr(database, name)
+
+        async def append(self, append: Append, *, now: int | None = None) -> Head:
+            if database.behind and not database.failed_over and append.drafts[0].kind == "step":
+                await database.fail_over()
+                raise CommitUnknown(store="cut")
+            return await rig.store.append(append, now=now)
+
+    async def body(run: Run[None]) -> object:
+        database.fall_behind()
+        done = await run.call(act, "it")
+        return [done, await run.step(add, 1)]
+
+    await begin(rig, body)
+    worker = rig.worker(rig.app(base), store=cast(Store, Cut()))
+    await rig.settle(worker)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "entries lost")
+    assert "step" not in await rig.kinds(RUN)
+    await retry(rig)
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "succeeded"
+    assert sends(rig) == ["it"]
+
+
+async def test_what_the_engine_knows_live_is_what_a_new_worker_reads(rig: Rig, database: Database) -> None:
+    live: list[Fold] = []
+
+    async def body(run: Run[None]) -> object:
+        async for state in run.turns(State()):
+            if state.n == 0:
+                database.fall_behind()
+            if state.n < 2:
+                state.seen.append(await run.call(act, f"turn {state.n}"))
+            elif not database.failed_over:
+                await database.fail_over()
+                await run.step(add, 1)
+            else:
+                return state.seen
+            if database.failed_over:
+                drive = next(iter(worker._drives.values()))
+                assert drive.attempt is not None
+                live.append(drive.attempt.fold)
+                read = fold(await rig.store.window(DEFAULT_TENANT, RunId(RUN)))
+                assert read.orphans == live[-1].orphans
+                assert read.operations == live[-1].operations
+            state.n += 1
+        return None
+
+    await begin(rig, body)
+    worker = rig.worker(rig.app(base), store=cast(Store, database))
+    await rig.settle(worker)
+    await retry(rig)
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "succeeded"
+    assert len(live) == 2
+    assert any(line.kind == kinds.MetAgain.KIND for line in await rig.lines(RUN))
