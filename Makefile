@@ -5,6 +5,8 @@
 PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(shell \
 	$(p) -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $(p))))
 BIN := .venv/bin
+# A file of tests stays in one process: its processes, files and servers are its own.
+AT_ONCE := --numprocesses=auto --maxprocesses=4 --dist=loadfile --quiet
 READY := .venv/.ready
 # pyright's wheel carries the checker and its `nodejs` extra carries node: nothing is fetched when it runs.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -34,11 +36,11 @@ check: $(READY) ## format, lint, types, import contracts, and the project's own 
 format: $(READY) ## lay the code out and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
-test: $(READY) ## every test but the long sweeps, under 5 minutes on 2 cores (ARGS="-k lease" for a few)
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(READY) ## every test but the long ones, under 5 minutes on 2 cores (ARGS="-k lease" for a few)
+	@$(BIN)/python -m pytest $(AT_ONCE) $(ARGS)
 
-test-long: $(READY) ## the long sweeps alone
-	@$(BIN)/python -m pytest -m long --timeout=1800 $(ARGS)
+test-long: $(READY) ## the long ones alone
+	@$(BIN)/python -m pytest $(AT_ONCE) -m long --timeout=1800 $(ARGS)
 
 demo: $(READY) ## workers are killed, invoices are charged once: LEASE=2s SEED=n BANK=http://… KILLER=external STORE=…
 	@$(BIN)/python -m examples.dunning.demo $(foreach option,LEASE SEED BANK KILLER STORE,$(call passed,$(option)))
@@ -46,8 +48,8 @@ demo: $(READY) ## workers are killed, invoices are charged once: LEASE=2s SEED=n
 mutants: $(READY) ## turn off one protection at a time; each must turn a test red
 	@$(BIN)/python -m tests.mutants $(ARGS)
 
-bench: $(READY) ## measure bytes and time per turn
-	@$(BIN)/python -m bench $(ARGS)
+bench: $(READY) ## measure what the engine costs beside its floor, into docs/performance.md (10 minutes)
+	@$(BIN)/python -m bench $(or $(ARGS),--write)
 
 clean: ## remove .venv and everything that tools left behind
 	@rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -35,12 +35,14 @@ from examples.dunning.witness import Effect, Rule, Witness
 from outlive.app.settings import Settings
 from outlive.errors import OutliveError
 from outlive.model.operation import IN_DOUBT, OperationRow
+from outlive.testing.postgres import server
 
 APP = "examples.dunning.app:app"
 WORKERS = 3
 KILLS = 7
 AMBUSHES = 2
 PATIENCE_S = 240
+OWN_SERVER = "postgres"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def options(arguments: Sequence[str]) -> Options:
     parser.add_argument("--bank", default="", help="URL of a bank of your own; README.md has the protocol")
     parser.add_argument("--killer", choices=["own", "external"], default="own", help="external: you kill the workers")
     parser.add_argument("--kills", type=int, default=KILLS, help="how many workers are killed")
-    parser.add_argument("--store", default="", help="where the runs live; default: in a new directory")
+    parser.add_argument("--store", default="", help="where the runs live: URL, or postgres [a new file]")
     parser.add_argument("--lag-ms", type=int, help="how far away the bank is, there and back [600; 1500 if you kill]")
     said = parser.parse_args(arguments)
     kills = said.kills if said.killer == "own" else 0
@@ -87,8 +89,8 @@ class Demo:
 
     async def run(self) -> Finding:
         """Leaves no process behind, however it ends."""
-        store = self.told.store or f"sqlite:///{self.directory / 'outlive.db'}"
         async with AsyncExitStack() as stack:
+            store = self._store(stack)
             url = self.told.bank or stack.enter_context(self._bank()).url
             self.witness = await stack.enter_async_context(Witness(url))
             await app.open(Settings.load(store=store, lease=self.told.lease))
@@ -108,13 +110,20 @@ class Demo:
             self.effects = await self.witness.effects()
         return audit(self.invoices, self.watch.runs, self.effects)
 
+    def _store(self, stack: AsyncExitStack) -> str:
+        """The URL of a store of somebody's own, or of a new one: a file, or a server that ends with the demo."""
+        if self.told.store == OWN_SERVER:
+            return stack.enter_context(server()) + "&direct=yes"
+        return self.told.store or f"sqlite:///{self.directory / 'outlive.db'}"
+
     def _bank(self) -> BankProcess:
         ledger = self.directory / "ledger.jsonl"
         return BankProcess.start(ledger, seed=self.told.seed, drop=0.07, drop_before=0.03, refuse=0.04)
 
     async def _start(self) -> list[str]:
         """A run per region. In a store of somebody's own the ids carry the name of this demo."""
-        suffix = f"-{self.directory.name.rsplit('-', 1)[-1]}" if self.told.store else ""
+        own = self.told.store not in ("", OWN_SERVER)
+        suffix = f"-{self.directory.name.rsplit('-', 1)[-1]}" if own else ""
         for region, count in Counter(one.region for one in self.invoices).items():
             await app.start(dunning, region, id=region + suffix)
             self.totals[region + suffix] = count
