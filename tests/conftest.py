@@ -5,8 +5,13 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.store.postgres_server import server
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 _NUMBERS = itertools.count(1)
 

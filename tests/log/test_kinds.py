@@ -27,6 +27,8 @@ def a_value(hint: object) -> st.SearchStrategy[object]:
         return st.text(max_size=20)
     if hint is bool:
         return st.booleans()
+    if hint == (int | None):
+        return st.none() | st.integers(0, 2**53)
     if hint is int:
         return st.integers(0, 2**53)
     if hint == kinds.ErrorRecord or kinds.ErrorRecord in get_args(hint):
@@ -55,9 +57,9 @@ def test_every_kind_reads_back_as_it_was_written(kind: type[kinds.Fact], data: s
 
 def test_names_of_kinds_are_compatibility_data() -> None:
     assert sorted(kinds.KINDS) == [
-        "absent", "attempt", "blocked", "claimed", "done", "emitted", "ended", "entries lost", "evidence", "intent",
-        "joined", "lookup", "met again", "not acted", "note", "opened", "outcome", "released", "resolution", "retried",
-        "scope cancelled", "started", "step", "suspended", "turn", "unknown", "value",
+        "absent", "arrived", "attempt", "blocked", "claimed", "done", "emitted", "ended", "entries lost", "evidence",
+        "intent", "joined", "lookup", "met again", "not acted", "note", "opened", "outcome", "released", "resolution",
+        "retried", "scope cancelled", "started", "step", "suspended", "turn", "unknown", "value", "wait", "woken",
     ]  # fmt: skip
 
 

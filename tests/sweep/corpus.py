@@ -16,7 +16,7 @@ from datetime import timedelta
 from pydantic import BaseModel
 
 from outlive import Agent, DidNotHappen, Happened, NotSent, Operation, Outlive, Retry, Run, Unclear
-from outlive.errors import StepFailed, ToolFailed
+from outlive.errors import StepFailed, TimedOut, ToolFailed
 from outlive.model.operation import OperationRow
 
 
@@ -482,11 +482,30 @@ async def fails_in_several_branches(run: Run[Bank], input: str) -> str:
     return "?"
 
 
+class Offer(BaseModel):
+    """What nobody sends."""
+
+    cents: int
+
+
+@app.agent()
+async def waits(run: Run[Bank], input: str) -> list[str]:
+    """Time, and messages that do not come, between effects."""
+    told = [await run.call(charge, f"{input}-before")]
+    await run.sleep(timedelta(days=3))
+    try:
+        await run.receive("offers", Offer, timeout=timedelta(hours=1))
+    except TimedOut:
+        told.append(await run.call(put, f"{input}-in vain"))
+    won, _ = await run.first(reply=run.receive("offers", Offer), late=run.sleep(timedelta(minutes=5)))
+    return [*told, won, await run.call(charge, f"{input}-after")]
+
+
 CORPUS: tuple[Agent[str, object], ...] = (
     steps, step_with_retry, read_tools, idempotent_tools, looked_up, looked_up_late, sent_second_time, declined,
     external, gives_up, transactional, gathers, gathers_with_store, branch_fails, maps, loses, turns,
     turns_with_branches, values, has_secret, ends_badly, has_finally, has_context, swallows_all, suppresses,
-    task_group, catches_cancellation, loses_with_branches, fails_in_several_branches,
+    task_group, catches_cancellation, loses_with_branches, fails_in_several_branches, waits,
 )  # fmt: skip
 
 EQUAL: dict[str, Callable[[object, object], bool]] = {

@@ -60,12 +60,13 @@ class Kit:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """Why a scope waits: until a time, until a person decides (`block`), or until the attempt ends (neither)."""
+    """Why a scope waits: until a time, for a message, until a person decides (`block`), or for the attempt's end."""
 
     why: str
     until: int | None = None
     block: Block | None = None
     detail: str = ""
+    message: bool = False
     cancellable: bool = True
 
 

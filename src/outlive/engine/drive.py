@@ -36,6 +36,7 @@ T = TypeVar("T")
 Ask = Callable[[], Awaitable[T]]
 End = tuple[kinds.Fact, Change, Divergence | None]
 
+_NEVER = 2**62
 _GO_ON: frozenset[Status] = frozenset(("ready", "waiting"))
 _VERDICTS: dict[Status, Verdict] = {"ready": "released", "waiting": "waiting", "blocked": "blocked"}
 
@@ -229,11 +230,11 @@ class Drive:
 
     async def _suspended(self, attempt: Attempt) -> Verdict:
         parked = [scope.parked for scope in attempt.scopes.values() if scope.parked is not None]
-        timers = [one for one in parked if one.until is not None]
-        if timers:
-            first = min(timers, key=lambda one: one.until or 0)
-            wake_at = first.until or 0
-            fact = kinds.Suspended(why=first.why, wake_at=wake_at)
+        waiting = [one for one in parked if one.until is not None or one.message]
+        if waiting:
+            first = min(waiting, key=lambda one: one.until or _NEVER)
+            wake_at = first.until
+            fact = kinds.Suspended(why=first.why, wake_at=wake_at or 0)
             # A branch that only a person can let go on is not hidden by another's timer.
             person = next((one for one in parked if one.block is not None), None)
             reason, detail = (first.why, "") if person is None else (person.block or "", person.detail)

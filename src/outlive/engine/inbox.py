@@ -24,6 +24,8 @@ log = logging.getLogger("outlive.worker")
 
 EVIDENCE = "evidence"
 RESOLUTION = "resolution"
+# Before the topic of a message for the agent's own code.
+MAIL = "mail:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,10 @@ async def take(journal: Journal, *, change: Change | None = None) -> News:
 
 
 async def _moved(journal: Journal, message: Message, rows: dict[str, OperationRow]) -> Item | None:
+    if message.topic.startswith(MAIL):
+        # After its end a run takes no messages: the row is marked as read, which is the answer.
+        arrived = kinds.Arrived(topic=message.topic.removeprefix(MAIL), sender_key=message.sender_key)
+        return None if journal.row.ended else Item(arrived, payload=message.body)
     try:
         operation = str(json.loads(message.body)["operation"])
         row = rows.get(operation) or await journal.store.operation(journal.row.tenant, OperationId(operation))

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from pydantic import BaseModel
 from typing_extensions import TypeVar as DefaultTypeVar
 
+from outlive.engine import waits
 from outlive.engine.attempt import Attempt, current
 from outlive.engine.branches import Branches, Start, close_unused, numbered, unique
 from outlive.engine.callables import caller_line, check_name, run_callable
@@ -37,6 +38,7 @@ from outlive.model.signals import Unwind
 P = ParamSpec("P")
 R = TypeVar("R")
 I = TypeVar("I")  # noqa: E741 - as the public surface names it
+M = TypeVar("M")
 A = TypeVar("A")
 B = TypeVar("B")
 S = TypeVar("S", bound=BaseModel)
@@ -269,6 +271,72 @@ class Run(Generic[D]):
             if not begun:
                 close_unused([one for one in awaitables.values() if isinstance(one, Coroutine)])
             raise
+
+    # ---- waits
+
+    def sleep(self, when: timedelta | datetime, /) -> Coroutine[object, object, None]:
+        """Wait for a time, or until an instant (with its time zone), by the database's clock.
+
+        It costs nothing meanwhile: the run is unloaded, and any worker wakes it.
+        """
+        line = caller_line()
+        shown = f"sleep({when})"
+        return _named(self._sleep(self._attempt.expect(f"{shown} at {line}"), when, shown, line), "sleep")
+
+    async def _sleep(self, ticket: int, when: timedelta | datetime, shown: str, line: str) -> None:
+        attempt = self._attempt
+        attempt.unawaited.pop(ticket, None)
+        until = waits.moment(when, attempt.kit.time.now())
+        asked = Asked("sleep", attempt.digest(canonical(when)), shown, line)
+        await waits.wait(attempt, asked, waits.Wanted("a timer", until=until))
+
+    def receive(
+        self, topic: str, kind: type[M], /, *, timeout: timedelta | None = None
+    ) -> Coroutine[object, object, M]:
+        """The next message of a topic, in the order in which they arrived; it may have arrived long before.
+
+        Raises TimedOut when none has come in time, MessageRefused for one that is no `kind` (it is used up).
+        """
+        line = caller_line()
+        check_name("topic", topic)
+        shown = f"receive({topic})"
+        work = self._receive(self._attempt.expect(f"{shown} at {line}"), topic, kind, timeout, shown, line)
+        return _named(work, f"receive:{topic}")
+
+    async def _receive(
+        self, ticket: int, topic: str, kind: type[M], timeout: timedelta | None, shown: str, line: str
+    ) -> M:
+        attempt, codec = self._attempt, codec_of(kind)
+        attempt.unawaited.pop(ticket, None)
+        until = waits.moment(timeout, attempt.kit.time.now()) if timeout is not None else 0
+        asked = Asked(f"receive:{topic}", "", shown, line)
+        call = await waits.wait(attempt, asked, waits.Wanted(f"a message on {topic}", topic=topic, until=until))
+        return cast(M, waits.told(call, codec, self.id))
+
+    def ask(
+        self, question: str, answer: type[M], /, *, role: str, timeout: timedelta | None = None
+    ) -> Coroutine[object, object, M]:
+        """Ask a person who has the role, and wait for the answer. The question is seen as soon as it is asked.
+
+        Raises TimedOut when nobody has answered in time, MessageRefused for an answer that is no `answer`.
+        """
+        line = caller_line()
+        work = self._ask(self._attempt.expect(f"ask at {line}"), question, answer, role, timeout, line)
+        return _named(work, "ask")
+
+    async def _ask(
+        self, ticket: int, question: str, answer: type[M], role: str, timeout: timedelta | None, line: str
+    ) -> M:
+        attempt, codec = self._attempt, codec_of(answer)
+        attempt.unawaited.pop(ticket, None)
+        check_name("role", role)
+        until = waits.moment(timeout, attempt.kit.time.now()) if timeout is not None else 0
+        plain = codec_of(str)
+        text = clean(attempt.kit.scrubber, plain, plain.encode(question, where="a question"), "a question")
+        shown = show("ask", f'{{"{role}":{text}}}')
+        asked = Asked("ask", attempt.digest(canonical(question), canonical(role)), shown, line)
+        wanted = waits.Wanted(f"an answer of {role}", until=until, role=role, question=text, topic="answer")
+        return cast(M, waits.told(await waits.wait(attempt, asked, wanted), codec, self.id))
 
     # ---- values, events, turns
 

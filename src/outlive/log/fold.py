@@ -17,7 +17,7 @@ from outlive.model.operation import IN_DOUBT, SETTLED, Effect, OperationStatus
 
 _SHOWN = 20
 
-CallKind = Literal["step", "operation", "value", "branches", "turn", "emit"]
+CallKind = Literal["step", "operation", "value", "branches", "turn", "emit", "wait"]
 
 
 @dataclass(slots=True)
@@ -66,6 +66,17 @@ class Call:
     branches: tuple[str, ...] = ()
     joined: kinds.Joined | None = None
     number: int = 0
+    until: int = 0
+    arrival: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A message that no call has received yet."""
+
+    seq: int
+    sender_key: str
+    payload: str
 
 
 @dataclass(slots=True)
@@ -93,6 +104,8 @@ class Fold:
     orphans: dict[str, Call] = field(default_factory=dict)
     """Operations of lost entries that no call has met again, by id: in no scope, because their place is not known."""
     keys: dict[str, Call] = field(default_factory=dict)
+    mail: dict[str, list[Arrival]] = field(default_factory=dict)
+    """By topic, in the order of arrival, what no call has received yet."""
 
     @property
     def window(self) -> int:
@@ -132,12 +145,10 @@ def step(state: Fold, seq: int, fact: kinds.Fact, scope: str, key: str, payload:
             _call(state, seq, fact, scope, key, payload)
         case kinds.ScopeCancelled(why=why):
             _scope(state, scope).cancelled = why
-        case kinds.Joined(branch=branch):
-            call = state.keys.get(key)
-            if call is None or branch not in call.branches:
-                why = f"it tells the end of the branch {branch} of {key}, which was not opened"
-                raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why=why)
-            call.joined = fact
+        case kinds.Joined():
+            _joined(state, seq, fact, key)
+        case kinds.Arrived():
+            state.mail.setdefault(fact.topic, []).append(Arrival(seq, fact.sender_key, payload or "null"))
         case kinds.Started():
             state.started, state.input = fact, payload
         case kinds.Ended():
@@ -148,6 +159,14 @@ def step(state: Fold, seq: int, fact: kinds.Fact, scope: str, key: str, payload:
             pass
         case _:
             _operation(state, seq, fact, payload)
+
+
+def _joined(state: Fold, seq: int, fact: kinds.Joined, key: str) -> None:
+    call = state.keys.get(key)
+    if call is None or fact.branch not in call.branches:
+        why = f"it tells the end of the branch {fact.branch} of {key}, which was not opened"
+        raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why=why)
+    call.joined = fact
 
 
 def _scope(state: Fold, scope: str) -> ScopeLog:
@@ -162,6 +181,7 @@ def _turn(state: Fold, seq: int, fact: kinds.Turn, scope: str, key: str, payload
     call = Call("turn", scope, key, fact.name, fact.digest, fact.shown, seq, True, payload, number=fact.number)
     _scope(state, scope).calls.append(call)
     state.keys = {key: call}
+    state.mail = {}  # the same append carries over what nobody has received
     state.orphans = {one.operation: _orphan(one, seq) for one in fact.lost}
 
 
@@ -195,26 +215,36 @@ def _call(state: Fold, seq: int, fact: kinds.Call, scope: str, key: str, payload
             call.branches, call.done = tuple(fact.branches), True
         case kinds.Value() | kinds.Emitted():
             call.done, call.payload = True, payload
+        case kinds.Waiting():
+            call.until = fact.until
+        case kinds.Woken():
+            _woken(state, seq, call, fact)
         case _:
             raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why="a call of a kind that cannot be folded")
 
 
+def _woken(state: Fold, seq: int, call: Call, fact: kinds.Woken) -> None:
+    call.done, call.arrival = True, fact.arrival
+    if fact.arrival is None:
+        return
+    mail = state.mail.get(fact.topic, [])
+    found = [one for one in mail if one.seq == fact.arrival]
+    if not found:
+        raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why=f"no message arrived as entry {fact.arrival}")
+    mail.remove(found[0])
+    call.payload = found[0].payload
+
+
+_CALLS: dict[type[kinds.Call], CallKind] = {
+    kinds.Intent: "operation", kinds.Done: "operation", kinds.Opened: "branches", kinds.Value: "value",
+    kinds.Emitted: "emit", kinds.Waiting: "wait", kinds.Woken: "wait",
+}  # fmt: skip
+
+
 def _kind(fact: kinds.Call) -> CallKind:
-    match fact:
-        case kinds.Intent():
-            return "operation"
-        case kinds.Opened():
-            return "branches"
-        case kinds.Value():
-            return "value"
-        case kinds.Emitted():
-            return "emit"
-        case kinds.Done():
-            return "operation"
-        case kinds.StepDone(tool=True) | kinds.StepTried(tool=True):
-            return "operation"
-        case _:
-            return "step"
+    if isinstance(fact, kinds.StepDone | kinds.StepTried):
+        return "operation" if fact.tool else "step"
+    return _CALLS.get(type(fact), "step")
 
 
 def _intent(state: Fold, call: Call, fact: kinds.Intent, payload: str | None) -> None:

@@ -307,6 +307,38 @@ class Emitted(Call):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Arrived(Fact):
+    """A message came in; it stays until a call receives it. Payload: the message.
+
+    `again` is the entry that it first was, when a turn has carried it over into its window.
+    """
+
+    KIND: ClassVar[str] = "arrived"
+    topic: str
+    sender_key: str
+    again: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting(Call):
+    """A wait began, until `until` at the latest (0: for ever). Payload: the question, if a person is asked."""
+
+    KIND: ClassVar[str] = "wait"
+    topic: str = ""
+    until: int = 0
+    role: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Woken(Call):
+    """A wait is over: by the message that arrived as entry `arrival`, or because its time was."""
+
+    KIND: ClassVar[str] = "woken"
+    topic: str = ""
+    arrival: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Suspended(Fact):
     """The run waits, unloaded."""
 
@@ -377,8 +409,8 @@ class Ended(Fact):
 _ALL: tuple[type[Fact], ...] = (
     Started, ClaimedBy, StepDone, StepTried, Intent, Outcome, Done, NotActed, InDoubt, LookedUp, Absent, Noted,
     Resolved,
-    Evidence, Value, Opened, Joined, ScopeCancelled, Turn, Emitted, Suspended, Blocked, Released, Retried,
-    EntriesLost, MetAgain, Ended,
+    Evidence, Value, Opened, Joined, ScopeCancelled, Turn, Emitted, Arrived, Waiting, Woken, Suspended, Blocked,
+    Released, Retried, EntriesLost, MetAgain, Ended,
 )  # fmt: skip
 KINDS: dict[str, type[Fact]] = {fact.KIND: fact for fact in _ALL}
 

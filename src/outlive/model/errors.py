@@ -24,7 +24,8 @@ OutliveError
 │   ├── NotInDoubt            the operation is settled: there is nothing to resolve
 │   ├── TooEarly              a request may still be on its way: *did not happen* cannot be known yet
 │   ├── WrongState            the run is not in a state that allows this
-│   ├── TimedOut              the wait for a result ran out; the run goes on
+│   ├── TimedOut              a wait ran out: for a result, a message or an answer
+│   ├── MessageRefused        a message does not fit the type that is waited for
 │   ├── SettingInvalid        a setting has a value that cannot be used
 │   └── SecretMissing         no provider has the secret
 ├── RunEnded                  what a caller who waits for a result is told
@@ -239,11 +240,19 @@ class WrongState(RequestError):
 
 
 class TimedOut(RequestError):
-    """The wait for a result ran out; the run goes on."""
+    """A wait ran out: for the result of a run, which goes on, or in an agent for a message or an answer."""
 
     def __init__(self, *, run: str, status: str, detail: str) -> None:
-        super().__init__(f"run {run} has not ended yet: it is {status}{' (' + detail + ')' if detail else ''}")
+        super().__init__(f"run {run}: the time is over; it is {status}{' (' + detail + ')' if detail else ''}")
         self.run, self.status, self.detail = run, status, detail
+
+
+class MessageRefused(RequestError):
+    """A message does not fit the type that is waited for. It is recorded, so that it is refused again on replay."""
+
+    def __init__(self, *, wait: str, why: str) -> None:
+        super().__init__(f"the message for {wait} does not fit: {why}")
+        self.wait, self.why = wait, why
 
 
 class SettingInvalid(RequestError):

@@ -1,0 +1,104 @@
+"""Waits: for a time, for a message, for a person's answer. They cost nothing: a run that only waits is unloaded.
+
+What a wait came to is an entry of its own, in one order with everything else of its scope. A message is an entry as
+soon as it has arrived and stays until a call receives it: by arrival, first come first served within its topic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from outlive.engine.attempt import Attempt, Parked, Scope
+from outlive.engine.calls import Asked
+from outlive.engine.journal import Item
+from outlive.log import kinds
+from outlive.log.codec import Codec
+from outlive.log.fold import Call
+from outlive.model.errors import MessageRefused, Refused, TimedOut, UndecodableEntry
+
+# Before the key of the call that asked: what a question is known by.
+ANSWER = "answer:"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is waited for. Without a `topic` it is time alone; `until` is a moment of the database's clock, 0 for never.
+
+    A `question` is seen by people from the moment at which it is asked.
+    """
+
+    why: str
+    topic: str = ""
+    until: int = 0
+    role: str = ""
+    question: str | None = None
+
+
+async def wait(attempt: Attempt, asked: Asked, wanted: Wanted) -> Call:
+    """Wait, and record what it came to."""
+    with attempt.entering(asked.shown, asked.line) as scope:
+        key, call = attempt.consume(scope, "wait", asked.name, asked.digest, asked.shown, asked.line)
+        if call is None or not call.done:
+            await _until_over(attempt, scope, key, asked, wanted, call)
+        return attempt.fold.keys[key] if call is None else call
+
+
+async def _until_over(
+    attempt: Attempt, scope: Scope, key: str, asked: Asked, wanted: Wanted, call: Call | None
+) -> None:
+    begun, until = call is not None, wanted.until if call is None else call.until
+    topic = topic_of(key, wanted)
+    while True:
+        await attempt.gate(scope)
+        mail = attempt.fold.mail.get(topic) if topic else None
+        if mail or (until and attempt.kit.time.now() >= until):
+            arrival = mail[0].seq if mail else None
+            over = kinds.Woken(name=asked.name, digest=asked.digest, shown=asked.shown, topic=topic, arrival=arrival)
+            await _record(attempt, scope, Item(over, scope.name, key))
+            return
+        if not begun:
+            begun = True
+            fact = kinds.Waiting(
+                name=asked.name, digest=asked.digest, shown=asked.shown, topic=topic, until=until, role=wanted.role
+            )
+            item = Item(fact, scope.name, key, wanted.question)
+            if wanted.question is not None:
+                await _record(attempt, scope, item)
+                continue
+            # Nobody outside can see it before the append that unloads the run, which carries it.
+            attempt.journal.buffer(item)
+        await attempt.park(scope, Parked(wanted.why, until=until or None, message=bool(topic)))
+
+
+async def _record(attempt: Attempt, scope: Scope, item: Item) -> None:
+    scope.executing = True
+    await attempt.journal.append(item)
+    scope.executing = False
+    await attempt.recorded(scope)
+
+
+def topic_of(key: str, wanted: Wanted) -> str:
+    """Where the messages come in: an answer belongs to one question alone."""
+    return wanted.topic if wanted.question is None else f"{ANSWER}{key}"
+
+
+def told(call: Call, kind: Codec[object], run: str) -> object:
+    """What the agent is given: the message. Raises TimedOut, MessageRefused for one that does not fit."""
+    if call.arrival is None:
+        raise TimedOut(run=run, status="running", detail=f"{call.shown} has waited in vain")
+    try:
+        return kind.decode(call.payload or "null", where=f"the message for {call.shown}")
+    except UndecodableEntry as error:
+        raise MessageRefused(wait=call.shown, why=error.why) from None
+
+
+def moment(when: timedelta | datetime, now: int) -> int:
+    """A duration from now, or an instant, as milliseconds. Raises Refused for what is no time to wait for."""
+    if isinstance(when, timedelta):
+        if when < timedelta(0):
+            raise Refused(what=f"a wait of {when}", why="it is over before it begins")
+        return now + max(1, round(when.total_seconds() * 1000))
+    if when.tzinfo is None:
+        raise Refused(what=f"a wait until {when}", why="an instant needs its time zone")
+    return round(when.timestamp() * 1000)
