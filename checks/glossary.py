@@ -9,8 +9,8 @@ from pathlib import Path
 
 from checks.files import where, written
 
-# Settings of PostgreSQL: their names are not ours to choose.
-THEIRS = re.compile(r"idle_in_transaction_session_timeout")
+# Settings of PostgreSQL and of uvicorn: their names are not ours to choose.
+THEIRS = re.compile(r"idle_in_transaction_session_timeout|timeout_graceful_shutdown")
 ROW = re.compile(r"^\|(.+)\|(.+)\|(.+)\|\s*$")
 
 

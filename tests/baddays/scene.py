@@ -79,8 +79,18 @@ class BadDay:
         """Load, a disaster when the bank has seen so many effects, more load."""
         await self.load()
         await self.effects(at)
+        # A claim whose answer is lost costs a lease; what becomes of it is seen where connections are cut.
+        await self.claimed()
         await asyncio.to_thread(disaster)
         await self.load(2, begin="later")
+
+    async def claimed(self) -> None:
+        """Return when each run has a worker."""
+
+        async def look() -> bool:
+            return all([(await self.scene.row(run)).status != "ready" for run in self.runs])
+
+        await until(look, "all runs are claimed", within=60)
 
     async def effects(self, least: int) -> None:
         """Return when the bank has seen so many: the runs are under way."""

@@ -62,6 +62,14 @@ class Server:
             cursor = connection.execute(sql.encode(), parameters or None)
             return cursor.fetchall() if cursor.description is not None else []
 
+    def answers(self) -> bool:
+        """Whether it lets anybody in."""
+        try:
+            self.ask("select 1")
+        except psycopg.OperationalError:
+            return False
+        return True
+
     def backends(self, use: str) -> list[int]:
         """The server processes behind the workers' connections of this use: appends, renewals, or none: the pool."""
         name = f"outlive {use}".strip()

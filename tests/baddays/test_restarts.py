@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.baddays.scene import BadDay, bad_day
-from tests.baddays.server import Server, signalled
+from tests.baddays.server import Server, alive, signalled
 from tests.baddays.waiting import last, until_now
 
 
@@ -39,6 +39,7 @@ async def kill_one(day: BadDay, server: Server, use: str) -> None:
     def disaster() -> None:
         found.extend(server.backends(use))
         signalled(found[0], signal.SIGKILL)
+        until_now(lambda: not alive(found[0]) and server.answers(), "it has recovered")
 
     await day.pass_through(disaster)
     await day.judged()
@@ -101,9 +102,12 @@ async def test_a_day_of_restarts(day: BadDay, server: Server) -> None:
         server.start()
 
     def one_killed() -> None:
-        signalled(server.backends("appends")[-1], signal.SIGKILL)
+        one = server.backends("appends")[-1]
+        signalled(one, signal.SIGKILL)
+        until_now(lambda: not alive(one) and server.answers(), "it has recovered")
 
     await day.load(16, each=16)
+    await day.claimed()
     for number, disaster in enumerate([stopped, killed, one_killed, stopped, killed, one_killed], start=1):
         await day.effects(number * 35)
         await asyncio.to_thread(disaster)

@@ -31,8 +31,8 @@ def options(verb: str) -> set[str]:
 
 
 def test_there_are_the_verbs() -> None:
-    verbs = ["config", "db check", "db init", "db upgrade", "log", "ps", "resolve", "retry", "run", "show", "start"]
-    assert sorted(VERBS) == [*verbs, "worker"]
+    verbs = ["audit verify", "config", "db check", "db init", "db upgrade", "doctor", "log", "ps", "resolve", "retry"]
+    assert sorted(VERBS) == [*verbs, "run", "show", "start", "worker"]
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))

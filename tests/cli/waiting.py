@@ -1,5 +1,6 @@
 """Real processes of the command line: started, waited for by what they print, and ended with the test."""
 
+import asyncio
 import os
 import queue
 import signal
@@ -8,6 +9,9 @@ import sys
 import threading
 from pathlib import Path
 from typing import IO
+
+from outlive.model.ids import DEFAULT_TENANT, RunId
+from outlive.store.port import Store
 
 PATIENCE = 60.0
 
@@ -96,3 +100,15 @@ class Place:
     def close(self) -> None:
         for process in self._processes:
             process.end()
+
+
+async def reaches(store: Store, run: str, *statuses: str) -> None:
+    """Return when the run has one of these statuses."""
+    status = ""
+    for _ in range(int(PATIENCE / 0.02)):
+        found = await store.run(DEFAULT_TENANT, RunId(run))
+        status = found.status if found is not None else ""
+        if status in statuses:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"run {run} is {status}, not {' or '.join(statuses)}")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine import subject
+from tests.engine.lagging import Database
 from tests.engine.rig import Rig, rig_at
 
 
@@ -14,3 +15,12 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     subject.reset()
     async with rig_at(tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+async def database(rig: Rig, tmp_path: Path) -> AsyncIterator[Database]:
+    """The database of all workers, which can fail over."""
+    primary, database = rig.store, Database(rig, tmp_path)
+    yield database
+    await database.close()
+    rig.store = primary

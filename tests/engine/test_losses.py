@@ -5,9 +5,7 @@ The replica that was behind is a copy of the file, made at some point of the age
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Literal, cast
 
 import pytest
@@ -19,7 +17,7 @@ from outlive.log.fold import Fold, fold
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.model.operation import DidNotHappen, Happened
 from outlive.model.run import Head
-from outlive.store.port import Append, Store
+from outlive.store.port import Append, Message, Store
 from tests.engine.lagging import Database, resolve, retry, sends, start
 from tests.engine.rig import Rig
 from tests.engine.subject import (
@@ -30,18 +28,11 @@ from tests.engine.subject import (
     add,
     base,
     begin,
+    carry_on,
     charge,
     does,
     note_down,
 )
-
-
-@pytest.fixture
-async def database(rig: Rig, tmp_path: Path) -> AsyncIterator[Database]:
-    primary, database = rig.store, Database(rig, tmp_path)
-    yield database
-    await database.close()
-    rig.store = primary
 
 
 async def test_what_succeeded_in_lost_entries_is_kept_and_the_run_waits_for_a_person(
@@ -73,30 +64,6 @@ async def test_what_succeeded_in_lost_entries_is_kept_and_the_run_waits_for_a_pe
     assert row.status == "succeeded", row
     assert sends(rig) == ["it"]
     assert (await rig.lines(RUN))[-1].payload == "\"[2, 'did it', 3]\""
-
-
-async def test_what_was_in_flight_is_in_doubt_and_its_answer_is_evidence(rig: Rig, database: Database) -> None:
-    async def tool(op: Operation[None]) -> str:
-        await database.fail_over()
-        worker._keeper.renew_once()
-        return "answered late"
-
-    async def body(run: Run[None]) -> object:
-        database.fall_behind()
-        return await run.call(act, "it")
-
-    does.tool = tool
-    await begin(rig, body)
-    worker = rig.worker(rig.app(base), store=cast(Store, database))
-    await rig.settle(worker)
-    row = await rig.row(RUN)
-    assert (row.status, row.reason) == ("blocked", "entries lost")
-    (operation,) = await rig.operations(RUN)
-    assert (operation.status, operation.how, operation.outcome) == ("succeeded", "evidence", '"answered late"')
-    await retry(rig)
-    await rig.settle(worker)
-    assert (await rig.row(RUN)).status == "succeeded"
-    assert sends(rig) == ["it"]
 
 
 @pytest.mark.parametrize("decision", ["happened", "did-not-happen", "abandon"])
@@ -167,28 +134,104 @@ async def test_after_a_retry_a_look_up_decides(rig: Rig, database: Database, ans
 
 async def test_an_answer_that_comes_after_the_block_finds_the_operation(rig: Rig, database: Database) -> None:
     """The old worker's evidence is about an operation that only its own record of the loss has made known."""
+    known: list[bool] = []
+
+    class Watched:
+        def __getattr__(self, name: str) -> object:
+            return getattr(database, name)
+
+        async def post(self, message: Message, *, now: int | None = None) -> bool:
+            known.append(bool(await rig.operations(RUN)))
+            return await rig.store.post(message, now=now)
 
     async def tool(op: Operation[None]) -> str:
         await database.fail_over()
         worker._keeper.renew_once()
-        await worker._losses.compare()
-        assert (await rig.row(RUN)).reason == "entries lost"
-        (operation,) = await rig.operations(RUN)
-        assert operation.status == "unknown"
         return "answered late"
+
+    async def body(run: Run[None]) -> object:
+        database.fall_behind()
+        return [await run.call(act, "it"), await run.call(act, "more")]
+
+    does.tool = tool
+    await begin(rig, body)
+    worker = rig.worker(rig.app(base), store=cast(Store, Watched()))
+    await rig.settle(worker)
+    assert known == [True]
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "entries lost"), "an answer is no decision"
+    (operation,) = await rig.operations(RUN)
+    assert (operation.status, operation.how) == ("succeeded", "evidence")
+    assert sends(rig) == ["it"]
+    await rig.settle(await carry_on(rig, body, code="first"))
+    assert sends(rig) == ["it"]
+
+
+@pytest.mark.parametrize("more", [False, True])
+async def test_a_message_does_not_let_it_go_on(rig: Rig, database: Database, more: bool) -> None:
+    """It wakes the run, which replays, and stops where it would act, or end."""
+
+    async def tool(op: Operation[None]) -> str:
+        database.fall_behind()
+        return "did it"
+
+    async def body(run: Run[None]) -> object:
+        done = await run.call(act, "it")
+        await database.fail_over()
+        return [done, await run.call(act, "more")] if more else done
+
+    does.tool = tool
+    worker = await start(rig, database, body)
+    assert (await rig.row(RUN)).reason == "entries lost"
+    await rig.store.post(Message(DEFAULT_TENANT, RunId(RUN), "hello", "k", "{}"), now=rig.clock.now())
+    await rig.settle(worker)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "entries lost")
+    assert sends(rig) == ["it"]
+
+
+async def test_what_is_in_doubt_and_not_met_again_keeps_the_run_from_ending(rig: Rig, database: Database) -> None:
+    async def tool(op: Operation[None]) -> str:
+        await database.fail_over()
+        raise TimeoutError("no answer")
 
     async def body(run: Run[None]) -> object:
         database.fall_behind()
         return await run.call(act, "it")
 
+    async def another(run: Run[None]) -> object:
+        return "done without it"
+
+    does.tool = tool
+    await start(rig, database, body)
+    await retry(rig)
+    worker = await carry_on(rig, another)
+    await rig.settle(worker)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "operation in doubt")
+    (operation,) = await rig.operations(RUN)
+    await resolve(rig, operation.id, "happened")
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "succeeded"
+
+
+async def test_a_worker_that_claims_its_own_run_once_more_ends_its_first_attempt(rig: Rig, database: Database) -> None:
+    async def tool(op: Operation[None]) -> str:
+        await database.fail_over()
+        rig.clock.advance(timedelta(seconds=31))
+        assert await worker.claim() == 1
+        return "answered late"
+
+    async def body(run: Run[None]) -> object:
+        return await run.call(act, "it")
+
     does.tool = tool
     await begin(rig, body)
+    database.fall_behind()
     worker = rig.worker(rig.app(base), store=cast(Store, database))
     await rig.settle(worker)
     row = await rig.row(RUN)
-    assert (row.status, row.reason) == ("blocked", "entries lost"), "an answer is no decision"
-    (operation,) = await rig.operations(RUN)
-    assert (operation.status, operation.how) == ("succeeded", "evidence")
+    assert (row.status, row.reason) == ("blocked", "entries lost")
     assert sends(rig) == ["it"]
 
 
@@ -215,142 +258,6 @@ async def test_operations_of_lost_turns_are_met_again_in_their_turns(rig: Rig, d
     assert {one.status for one in await rig.operations(RUN)} == {"succeeded"}
     seen = (await rig.lines(RUN))[-1].payload or ""
     assert [f"did turn {n}" in seen for n in range(3)] == [True] * 3
-
-
-async def test_a_run_that_another_worker_has_gone_on_with_has_acted_twice_and_says_so(
-    rig: Rig, database: Database
-) -> None:
-    async def body(run: Run[None]) -> object:
-        database.fall_behind()
-        done = await run.call(act, "it")
-        if not database.failed_over:
-            await database.fail_over()
-            # Somebody who knows nothing of it goes on with the run, before the old worker has looked.
-            rig.clock.advance(timedelta(seconds=31))
-            other = rig.worker(rig.app(base))
-            await rig.take_over(other)
-            assert (await rig.row(RUN)).status == "succeeded"
-            worker._keeper.renew_once()
-        return [done, await run.step(add, 2)]
-
-    await begin(rig, body)
-    worker = rig.worker(rig.app(base), store=cast(Store, database))
-    await rig.settle(worker)
-    assert sends(rig) == ["it", "it"]
-    row = await rig.row(RUN)
-    assert row.status == "succeeded", "what has ended stays so"
-    (operation,) = await rig.operations(RUN)
-    assert (operation.status, operation.duplicates) == ("succeeded", 1)
-    assert (await rig.kinds(RUN))[-2:] == ["entries lost", "evidence"]
-
-
-async def test_a_run_that_another_worker_is_at_is_taken_from_it(rig: Rig, database: Database) -> None:
-    async def tool(op: Operation[None]) -> str:
-        if database.failed_over and op.arguments["what"] == "it":
-            # The other worker's call: the old one looks at its log just now.
-            await first._losses.compare()
-        return f"did {op.arguments['what']}"
-
-    async def body(run: Run[None]) -> object:
-        database.fall_behind()
-        done = await run.call(act, "it")
-        if not database.failed_over:
-            await database.fail_over()
-            rig.clock.advance(timedelta(seconds=31))
-            await rig.take_over(rig.worker(rig.app(base)))
-        return [done, await run.call(act, "other")]
-
-    does.tool = tool
-    await begin(rig, body)
-    first = rig.worker(rig.app(base), store=cast(Store, database))
-    await rig.settle(first)
-    row = await rig.row(RUN)
-    assert (row.status, row.reason) == ("blocked", "duplicate effect"), "the other's answer has come since"
-    assert "entries lost" in await rig.kinds(RUN)
-    (operation,) = await rig.operations(RUN)
-    assert operation.duplicates == 1
-    assert sends(rig) == ["it", "it"], "the second one was on its way already; nothing came after it"
-
-
-async def test_an_end_that_was_lost_is_noticed_by_the_worker_that_wrote_it(rig: Rig, database: Database) -> None:
-    async def body(run: Run[None]) -> object:
-        database.fall_behind()
-        return await run.call(act, "it")
-
-    worker = await start(rig, database, body)
-    assert (await rig.row(RUN)).status == "succeeded"
-    await database.fail_over()
-    assert (await rig.row(RUN)).status == "running"
-    await worker._losses.compare()
-    row = await rig.row(RUN)
-    assert (row.status, row.reason) == ("blocked", "entries lost")
-    await retry(rig)
-    await rig.settle(worker)
-    assert (await rig.row(RUN)).status == "succeeded"
-    assert sends(rig) == ["it"]
-
-
-async def test_a_run_that_was_never_claimed_as_far_as_the_database_knows(rig: Rig, database: Database) -> None:
-    """Its worker claims it a second time, and remembers."""
-
-    async def body(run: Run[None]) -> object:
-        return await run.call(act, "it")
-
-    await begin(rig, body)
-    database.fall_behind()
-    worker = rig.worker(rig.app(base), store=cast(Store, database))
-    await rig.settle(worker)
-    assert (await rig.row(RUN)).status == "succeeded"
-    await database.fail_over()
-    assert (await rig.row(RUN)).status == "ready"
-    await rig.settle(worker)
-    row = await rig.row(RUN)
-    assert (row.status, row.reason) == ("blocked", "entries lost")
-    assert sends(rig) == ["it"]
-
-
-async def test_a_claim_that_was_lost_and_nothing_else_costs_nothing(rig: Rig, database: Database) -> None:
-    async def body(run: Run[None]) -> object:
-        await database.fail_over()
-        return await run.step(add, 1)
-
-    await begin(rig, body)
-    database.fall_behind()
-    worker = rig.worker(rig.app(base), store=cast(Store, database))
-    await rig.settle(worker)
-    assert (await rig.row(RUN)).status == "succeeded"
-
-
-async def test_a_failover_that_lost_nothing_costs_nothing(rig: Rig, database: Database) -> None:
-    async def body(run: Run[None]) -> object:
-        first = await run.call(act, "it")
-        if not database.failed_over:
-            database.fall_behind()
-            await database.fail_over()
-            await worker._losses.compare()
-        return [first, await run.call(act, "more")]
-
-    await begin(rig, body)
-    worker = rig.worker(rig.app(base), store=cast(Store, database))
-    await rig.settle(worker)
-    assert (await rig.row(RUN)).status == "succeeded"
-    assert sends(rig) == ["it", "more"]
-    assert "claimed" not in await rig.kinds(RUN)
-
-
-async def test_a_run_that_is_gone_altogether_is_told_of(
-    rig: Rig, database: Database, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def body(run: Run[None]) -> object:
-        done = await run.call(act, "it")
-        await database.fail_over()
-        return [done, await run.step(add, 1)]
-
-    database.fall_behind()
-    await start(rig, database, body)
-    assert await rig.store.run(DEFAULT_TENANT, RunId(RUN)) is None
-    assert f"run {RUN} is not in the database any more" in caplog.text
-    assert 'intent act(what="it")' in caplog.text
 
 
 async def test_another_call_in_the_place_of_a_lost_one_diverges(rig: Rig, database: Database) -> None:

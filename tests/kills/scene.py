@@ -15,7 +15,8 @@ import pytest
 
 from examples.dunning.bank_process import BankProcess, Modes
 from outlive import Handle
-from outlive.app.inspect import Line, check_chain, lines
+from outlive.app.audit import check_chain
+from outlive.app.inspect import Line, lines
 from outlive.app.settings import Settings
 from outlive.model.ids import RunId, Tenant
 from outlive.model.operation import OperationRow

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outlive import Outlive, Run
-from outlive.app.inspect import check_chain
+from outlive.app.audit import check_chain
 from outlive.errors import ChainBroken, UndecodableEntry
 from outlive.model.ids import DEFAULT_TENANT
 from tests.engine.rig import rig_at

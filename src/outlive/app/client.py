@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, TypeVar, cast
 
+from outlive.engine import inbox, waits
+from outlive.engine.callables import check_name
 from outlive.engine.definition import AgentSpec
 from outlive.log import kinds
+from outlive.log.codec import codec_of
+from outlive.log.entry import Entry
 from outlive.model.clock import Clock
-from outlive.model.errors import RunExpired, RunFailed, TimedOut, UndecodableEntry, UnknownRun
+from outlive.model.errors import Refused, RunExpired, RunFailed, TimedOut, UndecodableEntry, UnknownRun
 from outlive.model.ids import RunId, Tenant
 from outlive.model.run import RunRow
-from outlive.store.port import Store
+from outlive.store.port import Message, Store
 
 R_co = TypeVar("R_co", covariant=True)
 
 _PAUSE_LEAST, _PAUSE_MOST = 0.01, 0.25
 _BACK = 100
+_LONGEST_CURSOR = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that a run made known, at `cursor` of its log.
+
+    `name` is the agent's own for what it emits, else `run.asked`, `run.blocked` or `run.ended`.
+    """
+
+    cursor: str
+    name: str
+    data: dict[str, object]
 
 
 class Handle(Generic[R_co]):
@@ -49,6 +68,59 @@ class Handle(Generic[R_co]):
             await self._clock.sleep(left)
             pause = min(pause * 1.5, _PAUSE_MOST)
 
+    def events(self, *, after: str | None = None) -> AsyncGenerator[Event]:
+        """What the run makes known, from the beginning or after a cursor, until the run has ended.
+
+        Only what is committed: who goes on from the cursor of the last event that he has seen misses nothing and sees
+        nothing twice. Raises Refused at once for what is no cursor; and with the first event UnknownRun, or Refused for
+        a cursor that the log does not have, or has no more since the database has lost it.
+        """
+        return self._events(-1 if after is None else _seq(after))
+
+    async def send(self, topic: str, message: object, *, key: str) -> None:
+        """Send a message to the run, which receives it on `topic`: before it waits for it, while it does, or later.
+
+        It is stored when this returns. A second one with the same `key` on the same topic changes nothing, whatever it
+        says: send it again as often as you are in doubt. Raises UnknownRun, NotSerialisable, and Refused for a topic
+        that is no name.
+        """
+        check_name("topic", topic)
+        body = codec_of(type(message)).encode(message, where=f"the message on {topic}")
+        row = Message(self._tenant, self._run, inbox.MAIL + topic, key, body)
+        await self._store().post(row, now=self._clock.now())
+
+    async def answer(self, question: str, answer: object, *, who: str) -> None:
+        """Answer a question that the run has asked; `question` is the `id` that its event `run.asked` gives.
+
+        The first answer counts. Raises as `send`, and Refused for what is no question's id.
+        """
+        if not question.startswith(waits.ANSWER):
+            raise Refused(what=f"an answer to {question!r}", why="it is not the id of a question")
+        body = codec_of(type(answer)).encode(answer, where="the answer")
+        await self._store().post(
+            Message(self._tenant, self._run, inbox.MAIL + question, who, body), now=self._clock.now()
+        )
+
+    async def _events(self, seq: int) -> AsyncGenerator[Event]:
+        pause = _PAUSE_LEAST
+        while True:
+            row = await self._row()
+            if seq >= row.head.seq:
+                raise Refused(what=f"the cursor {seq}", why=f"the log of run {self.id} has no entry of that number")
+            # Known before the entries are read: what ends a run is one of them.
+            ended = row.ended
+            entries = await self._store().entries(self._tenant, self._run, after=seq, limit=_BACK)
+            for entry in entries:
+                seq, pause = entry.seq, _PAUSE_LEAST
+                if (event := _event(entry)) is not None:
+                    yield event
+            if entries:
+                continue
+            if ended:
+                return
+            await self._clock.sleep(pause)
+            pause = min(pause * 1.5, _PAUSE_MOST)
+
     async def _row(self) -> RunRow:
         row = await self._store().run(self._tenant, self._run)
         if row is None:
@@ -63,6 +135,29 @@ class Handle(Generic[R_co]):
             raise RunExpired(run=self.id)
         error = ended.error or kinds.ErrorRecord(type=ended.status, message=ended.reason)
         raise RunFailed(run=self.id, type=error.type, message=error.message)
+
+
+def _seq(cursor: str) -> int:
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= _LONGEST_CURSOR):
+        raise Refused(what=f"the cursor {cursor[:40]!r}", why="a cursor is that of an event")
+    return int(cursor)
+
+
+def _event(entry: Entry) -> Event | None:
+    fact = kinds.read(entry)
+    match fact:
+        case kinds.Emitted():
+            name, data = fact.name.removeprefix("emit:"), entry.payload or "{}"
+            return Event(str(entry.seq), name, cast("dict[str, object]", json.loads(data)))
+        case kinds.Waiting() if entry.payload is not None:
+            asked = {"question": json.loads(entry.payload), "role": fact.role, "id": fact.topic}
+            return Event(str(entry.seq), "run.asked", asked)
+        case kinds.Blocked():
+            return Event(str(entry.seq), "run.blocked", {"reason": fact.reason, "detail": fact.detail})
+        case kinds.Ended():
+            return Event(str(entry.seq), "run.ended", {"status": fact.status, "reason": fact.reason})
+        case _:
+            return None
 
 
 async def last_entry(store: Store, row: RunRow) -> tuple[kinds.Ended, str | None]:

@@ -20,10 +20,11 @@ from outlive.secret.scrubber import Scrubber, scrub_logs
 from outlive.store import sqlite
 from outlive.store.port import Store
 from outlive.store.sqlite import open_sqlite
+from outlive.store.survey import Surveyed
 from outlive.store.upkeep import Upkeep
 
 
-async def open_store(settings: Settings, clock: Clock, *, existing: bool = False) -> Store:
+async def open_store(settings: Settings, clock: Clock, *, existing: bool = False) -> Surveyed:
     """The store that the settings name, open. With `existing` nothing is made or migrated.
 
     Raises SettingInvalid for a scheme that is not known.

@@ -8,11 +8,10 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from outlive.log import kinds
-from outlive.log.entry import Entry, verify
+from outlive.log.entry import Entry
 from outlive.model.clock import Clock
 from outlive.model.errors import UnknownRun
 from outlive.model.ids import RunId, Tenant
-from outlive.model.run import Head
 from outlive.store.port import Store
 
 _PAGE = 500
@@ -57,19 +56,6 @@ async def follow(store: Store, clock: Clock, tenant: Tenant, run: str, *, after:
         if row is not None and row.ended and after >= row.head.seq - 1:
             return
         await clock.sleep(0.2)
-
-
-async def check_chain(store: Store, tenant: Tenant, run: str) -> Head:
-    """Verify a whole log against its chain and its row. Raises ChainBroken, UnknownRun."""
-    row = await store.run(tenant, RunId(run))
-    if row is None:
-        raise UnknownRun(run=run)
-    secret, head = await store.key(tenant), Head(0, b"")
-    while True:
-        page = await store.entries(tenant, RunId(run), after=head.seq - 1, limit=_PAGE)
-        if not page:
-            return head
-        head = verify(secret, run, page, head.digest)
 
 
 def line(entry: Entry) -> Line:

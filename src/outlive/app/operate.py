@@ -43,11 +43,12 @@ from outlive.model.ids import RunId, Tenant
 from outlive.model.operation import IN_DOUBT, OperationRow
 from outlive.model.run import Block, RunRow, Status
 from outlive.store.port import Divergence, RunFilter, Store, WorkerRow
+from outlive.store.survey import Surveyed
 
 log = logging.getLogger("outlive.worker")
 
 # A worker renews its sign of life with its leases; three missed ones of the longest usual lease, and it is gone.
-_ALIVE_MS = 60_000
+ALIVE_MS = 60_000
 _PAGE = 500
 
 # Why a run can be blocked.
@@ -82,7 +83,7 @@ def check_serves(app: Outlive[object], settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def reading(settings: Settings) -> AsyncIterator[Store]:
+async def reading(settings: Settings) -> AsyncIterator[Surveyed]:
     """The store, open, for as long as the block runs. Nothing is made or migrated.
 
     Raises StoreUnavailable where there is none yet or an older release made it, NotAStore where there is something
@@ -224,7 +225,7 @@ async def report(store: Store, tenant: str, run: str) -> Report:
     row = await store.run(Tenant(tenant), RunId(run))
     if row is None:
         raise UnknownRun(run=run)
-    workers = await store.workers(within_ms=_ALIVE_MS)
+    workers = await store.workers(within_ms=ALIVE_MS)
     result, error = None, ""
     if row.ended:
         ended, result = await last_entry(store, row)

@@ -140,13 +140,17 @@ class Outlive(Generic[D]):
     async def start(
         self, agent: Agent[I, R], input: I, /, *, id: str | None = None, queue: str = "default", priority: int = 0,
         deadline: timedelta | None = None, tenant: str = "default", principal: str = "", purpose: str = "",
-        identity: str | None = None, labels: dict[str, str] | None = None,
+        identity: str | None = None, labels: dict[str, str] | None = None, connection: object = None,
     ) -> Handle[R]:  # fmt: skip
         """Start a run, durably, and return at once; a worker will do it.
 
         With an `id` starting is idempotent: the same id, agent and input is the same run; another agent or input
         raises RunExists and starts nothing. Higher `priority` goes first. Raises BadArguments for an input that does
         not fit the agent.
+
+        With `connection` (of psycopg, or of sqlite3 in its own thread) it happens in that connection's transaction: the
+        run is there exactly when that commits, and a worker finds it when it looks next. Refused for a connection to
+        another database, and for one without a transaction.
         """
         arguments = agent.signature.bind((input,), {})
         (value,) = arguments.values()
@@ -156,19 +160,19 @@ class Outlive(Generic[D]):
             if not name.strip() or len(name) > 200 or not name.isprintable():
                 why = f"the {what} {name!r} is not a printable text of 1 to 200 characters"
                 raise BadArguments(function="start", why=why)
-        key = await self.opened.key(Tenant(tenant))
+        key = await self.opened.key(Tenant(tenant), within=connection)
         digested = digest(key, b"input", agent.name.encode(), canonical(value))[:32]
         new = NewRun(
             Tenant(tenant), run, agent.name, agent.version, text, digested, queue, priority,
             None if deadline is None else int(deadline.total_seconds() * 1000), principal, purpose,
             identity, labels or {},
         )  # fmt: skip
-        row = await self.opened.start(new, now=self._clock.now())
+        row = await self.opened.start(new, now=self._clock.now(), within=connection)
         if row.agent != agent.name:
             raise RunExists(run=run, differs=f"agent ({row.agent})")
         if row.input_digest != digested:
             raise RunExists(run=run, differs="input")
-        if self._worker is not None:
+        if self._worker is not None and connection is None:
             self._worker.hint()
         return self.handle(agent, run, tenant=tenant)
 

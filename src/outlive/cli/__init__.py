@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from outlive.cli import config, db, log, ps, resolve, retry, run, show, start, worker
+from outlive.cli import audit, config, db, doctor, log, ps, resolve, retry, run, show, start, worker
 from outlive.cli.codes import MEANINGS, guarded
 from outlive.cli.group import Verbs
 
@@ -37,6 +37,7 @@ for _verb, _examples in (
     (log.log, log.EXAMPLES),
     (resolve.resolve, resolve.EXAMPLES),
     (retry.retry, retry.EXAMPLES),
+    (doctor.doctor, doctor.EXAMPLES),
     (config.config, config.EXAMPLES),
 ):
     _add(app, _verb, _examples)
@@ -48,6 +49,18 @@ _db = typer.Typer(
 for _name, _one in (("init", db.init), ("upgrade", db.upgrade), ("check", db.check)):
     _add(_db, _one, db.EXAMPLES[_name])
 app.add_typer(_db, name="db")
+
+_audit = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Verify that what is stored is what was written.",
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
+)  # fmt: skip
+_add(_audit, audit.verify, audit.EXAMPLES["verify"])
+app.add_typer(_audit, name="audit")
+
+
+@_audit.callback()
+def _only() -> None:
+    """Verify that what is stored is what was written."""
 
 
 def _version(wanted: bool) -> None:

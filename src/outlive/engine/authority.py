@@ -62,6 +62,8 @@ class Grip:
         self._kept = kept
         self.safe_until = safe_until
         self.lost = False
+        self.settling = False
+        """Which authority is ours is being found out: a renewal that does not know this one takes nothing away."""
         self.on_lost: Callable[[], None] = lambda: None
         self.on_unread: Callable[[], None] = lambda: None
         self._clock = clock
@@ -94,6 +96,13 @@ class Grip:
     def remaining(self) -> float:
         """Seconds for which our authority can still be proven; negative when it cannot."""
         return self.safe_until - self._clock.boottime()
+
+    def expect(self) -> None:
+        """Raise Unwind when the run is lost, or has run out for somebody who does not renew it."""
+        if not self._kept and self.remaining() < 0:
+            self.lose()
+        if self.lost:
+            raise Unwind("lease lost")
 
     async def ensure(self, least: float = 0.0) -> None:
         """Return once at least `least` seconds of authority can be proven; raise Unwind when the run is lost."""
@@ -202,7 +211,7 @@ class Keeper:
                 continue  # claimed again or released meanwhile: the answer is about the past
             if authority in answer.kept:
                 grip.renewed(self.safe_until(asked_at))
-            elif self._grips.get((authority.tenant, authority.run)) is grip:
+            elif self._grips.get((authority.tenant, authority.run)) is grip and not grip.settling:
                 grip.lose()
             if (authority.tenant, authority.run) in answer.unread:
                 grip.unread()

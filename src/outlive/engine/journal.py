@@ -26,9 +26,9 @@ from outlive.log.entry import BLOB_BYTES, Draft, Entry
 from outlive.log.fold import Call, Fold, step
 from outlive.model.clock import Clock
 from outlive.model.errors import CommitUnknown, LeaseLost, StoreBusy, StoreError, StoreFull, StoreUnavailable
-from outlive.model.ids import OperationId, Owner
+from outlive.model.ids import OperationId, Owner, RunId, Tenant
 from outlive.model.operation import OperationRow
-from outlive.model.run import Head, RunRow
+from outlive.model.run import Authority, Head, RunRow
 from outlive.model.signals import Unwind
 from outlive.store.port import Append, Change, Claimed, Divergence, Store, Transaction
 
@@ -215,22 +215,15 @@ class Journal:
             if operation is not None and (call := self.fold.sent(operation)) is not None:
                 touched[operation] = call
         known = {row.id for row in also.rows}
-        rows = [self._row(call, at) for call in touched.values() if call.sent and call.sent.id not in known]
+        authority = self.grip.authority
+        rows = [
+            record_of(call, authority.tenant, authority.run, authority.epoch, at)
+            for call in touched.values()
+            if call.sent and call.sent.id not in known
+        ]
         return Append(
             self.grip.authority, self.head, tuple(drafts), change=also.change, operations=(*rows, *also.rows),
             taken=also.taken, divergence=also.divergence, progress=also.progress, turn=turn, forgive=also.forgive,
-        )  # fmt: skip
-
-    def _row(self, call: Call, at: int) -> OperationRow:
-        sent = call.sent
-        assert sent is not None
-        return OperationRow(
-            self.row.tenant, self.row.id, OperationId(sent.id), call.key, call.name, sent.effect, sent.key, call.digest,
-            sent.arguments, sent.status, call.attempt, self.grip.authority.epoch,
-            sent.first_sent_at or at, at,
-            not_before=sent.not_before, outcome=brief(call.payload) if sent.status == "succeeded" else None,
-            error=f"{call.error.type}: {call.error.message}" if call.error and sent.status != "succeeded" else "",
-            how=sent.how, notes=dict(sent.notes), duplicates=sent.duplicates,
         )  # fmt: skip
 
     async def _send(self, append: Append) -> None:
@@ -281,23 +274,39 @@ class Journal:
         return None if there else replace(append, authority=claimed.authority, head=self.head)
 
     async def _claim_again(self) -> Claimed:
-        while True:
-            asked_at = self._clock.boottime()
-            try:
-                claimed = await self.store.again(
-                    self.grip.authority, owner=self._owner, lease_ms=self._lease_ms, now=self._clock.now()
-                )
-            except StoreError as error:
-                log.warning("run %s: %s", self.row.id, error)
-                await self._clock.sleep(0.1)
-                await self.grip.ensure()
-                continue
-            if claimed is None:
-                self.grip.lose()
-                raise Unwind("lease lost")
-            lease_s = self._lease_ms / 1000
+        """Until it is known that we have the run, or that we do not.
+
+        Claims whose outcome is unknown too may have given it a new authority, which is ours: a renewal that does not
+        know the old one is then no loss, and waiting for one would be in vain.
+        """
+        ours = [self.grip.authority]
+        self.grip.settling = True
+        try:
+            while True:
+                self.grip.expect()
+                token, asked = self._clock.token(), ours[0]
+                try:
+                    # The oldest first: asking for it waits for whatever of ours is still on its way.
+                    for asked in tuple(ours):
+                        if (claimed := await self._once_more(asked, token)) is not None:
+                            return claimed
+                    self.grip.lose()
+                except StoreError as error:
+                    log.warning("run %s: %s", self.row.id, error)
+                    if isinstance(error, CommitUnknown):
+                        ours.append(replace(asked, epoch=asked.epoch + 1, token=token))
+                    await self._clock.sleep(0.1)
+        finally:
+            self.grip.settling = False
+
+    async def _once_more(self, authority: Authority, token: str) -> Claimed | None:
+        asked_at, lease_s = self._clock.boottime(), self._lease_ms / 1000
+        claimed = await self.store.again(
+            authority, owner=self._owner, lease_ms=self._lease_ms, token=token, now=self._clock.now()
+        )
+        if claimed is not None:
             self.grip.moved(claimed.authority, asked_at + lease_s - margin_s(lease_s))
-            return claimed
+        return claimed
 
     async def _tail(self, append: Append) -> tuple[Entry | None, list[Entry]]:
         """The entry before the append's, and as many after it as the append has."""
@@ -336,6 +345,19 @@ def _holds(tail: Sequence[Entry], drafts: Sequence[Draft]) -> bool:
     wrote = [(e.kind, e.version, e.at, e.scope, e.key, e.body) for e in tail]
     meant = [(d.kind, d.version, d.at, d.scope, d.key, d.body) for d in drafts]
     return wrote == meant
+
+
+def record_of(call: Call, tenant: Tenant, run: RunId, epoch: int, at: int) -> OperationRow:
+    """The operation record that an append of that epoch and time writes, of a call that has one."""
+    sent = call.sent
+    assert sent is not None
+    return OperationRow(
+        tenant, run, OperationId(sent.id), call.key, call.name, sent.effect, sent.key, call.digest, sent.arguments,
+        sent.status, call.attempt, epoch, sent.first_sent_at or at, at,
+        not_before=sent.not_before, outcome=brief(call.payload) if sent.status == "succeeded" else None,
+        error=f"{call.error.type}: {call.error.message}" if call.error and sent.status != "succeeded" else "",
+        how=sent.how, notes=dict(sent.notes), duplicates=sent.duplicates,
+    )  # fmt: skip
 
 
 def brief(payload: str | None) -> str | None:

@@ -64,6 +64,11 @@ class SystemClock:
         return secrets.token_hex(16)
 
 
+def machine_now() -> int:
+    """Milliseconds since 1970 by this machine's clock: to be compared with the database's, never used as it."""
+    return time.time_ns() // 1_000_000
+
+
 def block(seconds: float) -> None:
     """Stop the calling thread: for threads of our own that retry, never for the event loop."""
     time.sleep(seconds)

@@ -258,10 +258,12 @@ class Log(Protocol):
 class Work(Protocol):
     """The queue, leases and workers."""
 
-    async def start(self, run: NewRun, *, now: int | None = None) -> RunRow:
+    async def start(self, run: NewRun, *, now: int | None = None, within: object = None) -> RunRow:
         """Create the run (`ready`, with its `started` entry at seq 0), or return the row that has the id already.
 
-        Idempotent: the caller compares agent and input digest of what it gets back.
+        Idempotent: the caller compares agent and input digest of what it gets back. `within` is a connection of the
+        driver's to this database, in whose transaction it happens: the run is there when that commits, and no hint is
+        sent. Refused for what is no such connection, or has no transaction.
         """
         ...
 
@@ -279,11 +281,12 @@ class Work(Protocol):
         ...
 
     async def again(
-        self, authority: Authority, *, owner: Owner, lease_ms: int, now: int | None = None
+        self, authority: Authority, *, owner: Owner, lease_ms: int, token: str | None = None, now: int | None = None
     ) -> Claimed | None:
         """Claim a run again from ourselves after an unknown commit.
 
-        Epoch + 1, a new token, an entry `claimed` (why *again*).
+        Epoch + 1, a new token, an entry `claimed` (why *again*). A caller that draws the token itself knows what is its
+        own when it does not learn the outcome of this either.
         None when epoch and token are not ours any more. Orders itself before or after the lost append.
         """
         ...
@@ -353,8 +356,11 @@ class Records(Protocol):
         """Milliseconds by the database's clock."""
         ...
 
-    async def key(self, tenant: Tenant) -> bytes:
-        """The tenant's digest key (32 bytes), made at first use. Callers may keep it."""
+    async def key(self, tenant: Tenant, *, within: object = None) -> bytes:
+        """The tenant's digest key (32 bytes), made at first use. Callers may keep it.
+
+        With `within` it is the one that a `start` there goes by, which is only to be kept once that has committed.
+        """
         ...
 
     async def run(self, tenant: Tenant, run: RunId) -> RunRow | None:

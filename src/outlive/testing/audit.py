@@ -6,12 +6,14 @@ from collections import Counter
 
 from typing_extensions import TypeVar
 
-from outlive.app.inspect import check_chain
+from outlive.app.audit import check_chain
+from outlive.app.projection import Projection
 from outlive.log import kinds
 from outlive.log.entry import Entry
 from outlive.log.fold import Call, Fold, step
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.model.run import RunRow
+from outlive.store.survey import Recorded
 from outlive.testing.world import Witnessed, World
 
 D = TypeVar("D", default=None)
@@ -120,12 +122,16 @@ def _twice(entries: list[Entry]) -> list[str]:
 
 
 async def _records(world: World[D], row: RunRow, entries: list[Entry]) -> list[str]:
-    """The operation records are what the log says, and a run that has ended well leaves nothing in doubt."""
-    said = {call.sent.id: call.sent.status for call in calls(entries) if call.sent is not None}
-    rows = {one.id: one.status for one in await world.store.operations(DEFAULT_TENANT, row.id)}
-    found = []
-    if {str(id): status for id, status in rows.items()} != dict(said):
-        found.append(f"the operation records say {rows}, the log says {said}")
+    """The run's row and its operation records are what the log says, and one that has ended well leaves no doubt."""
+    log, records = Projection(DEFAULT_TENANT, row.id), await world.store.operations(DEFAULT_TENANT, row.id)
+    for entry in entries:
+        log.take(entry)
+    found = [f"the run's row does not fit: {column}: {why}" for column, why in log.of_run(row)]
+    found += [
+        f"the record of {id} does not fit: {why}"
+        for id, why in log.of_operations([Recorded(one.id, one, "", "") for one in records])
+    ]
+    rows = {one.id: one.status for one in records}
     if row.ended:
         found += [f"the run has ended with {id} pending" for id, status in rows.items() if status == "pending"]
     if row.status in ("succeeded", "failed"):

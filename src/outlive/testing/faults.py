@@ -229,19 +229,21 @@ class FaultyStore:
 
     # ---- the queue, leases and workers
 
-    async def start(self, run: NewRun, *, now: int | None = None) -> RunRow:
+    async def start(self, run: NewRun, *, now: int | None = None, within: object = None) -> RunRow:
         """See the port."""
-        return await self._call("start", lambda: self._store.start(run, now=now))
+        return await self._call("start", lambda: self._store.start(run, now=now, within=within))
 
     async def claim(self, claim: Claim, *, now: int | None = None) -> list[Claimed]:
         """See the port."""
         return await self._call("claim", lambda: self._store.claim(claim, now=now))
 
     async def again(
-        self, authority: Authority, *, owner: Owner, lease_ms: int, now: int | None = None
+        self, authority: Authority, *, owner: Owner, lease_ms: int, token: str | None = None, now: int | None = None
     ) -> Claimed | None:
         """See the port."""
-        return await self._call("again", lambda: self._store.again(authority, owner=owner, lease_ms=lease_ms, now=now))
+        return await self._call(
+            "again", lambda: self._store.again(authority, owner=owner, lease_ms=lease_ms, token=token, now=now)
+        )
 
     async def seize(
         self,
@@ -300,9 +302,9 @@ class FaultyStore:
         """See the port."""
         return await self._call("now", self._store.now)
 
-    async def key(self, tenant: Tenant) -> bytes:
+    async def key(self, tenant: Tenant, *, within: object = None) -> bytes:
         """See the port."""
-        return await self._call("key", lambda: self._store.key(tenant))
+        return await self._call("key", lambda: self._store.key(tenant, within=within))
 
     async def run(self, tenant: Tenant, run: RunId) -> RunRow | None:
         """See the port."""

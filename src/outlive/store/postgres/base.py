@@ -16,6 +16,7 @@ from outlive.model.clock import Clock
 from outlive.model.errors import Refused, StoreUnavailable
 from outlive.model.ids import Tenant
 from outlive.store.postgres.append import Committer
+from outlive.store.postgres.borrowed import Borrowed
 from outlive.store.postgres.connection import (
     CROSSED,
     FORGOTTEN,
@@ -63,8 +64,12 @@ class Base:
         self._keys: dict[Tenant, bytes] = {}
         self._tasks = Tasks()
 
-    async def key(self, tenant: Tenant) -> bytes:
-        """See `Records.key`."""
+    async def key(self, tenant: Tenant, *, within: object = None) -> bytes:
+        """See `Records.key`. It is made by a commit of its own: two transactions may need a new one at once."""
+        if within is not None:
+            key = await self.key(tenant)
+            await self._check_key(Borrowed(within, self.name), tenant, key)
+            return key
         if (known := self._keys.get(tenant)) is not None:
             return known
         parameters: Parameters = {"tenant": tenant, "now": self._at(None)}
@@ -78,6 +83,14 @@ class Base:
             raise StoreUnavailable(store=self.name, why=f"the key of tenant {tenant!r} has gone")
         self._keys[tenant] = key = bytes(found[0]["key"])
         return key
+
+    async def _check_key(self, borrowed: Borrowed, tenant: Tenant, key: bytes) -> None:
+        """Keys are drawn at random: whoever sees the same one is in the same database."""
+        found = await borrowed.fetch(self._sql["find_key"], {"tenant": tenant})
+        if [bytes(row["key"]) for row in found] != [key]:
+            why = f"it does not see the key of tenant {tenant!r}: it is connected to another database, or its "
+            why += "transaction sees the time before the tenant's first run"
+            raise Refused(what="a start in this connection", why=why)
 
     def _at(self, given: int | None) -> int | None:
         """The time that a method goes by: given, else that of a manual clock; None leaves it to the database."""

@@ -56,8 +56,9 @@ select
     end;
 
 -- name: claimable
--- All ways to be claimable at once; a run may be claimable in two of them. The time goes with each row.
-select found.*, {now} as moment from ({found}) as found order by found.priority desc, found.due;
+-- All ways to be claimable at once; a run may be claimable in two of them. The time goes with each row. Among runs that
+-- are due since the same moment the id decides: else it would be where the rows happen to lie.
+select found.*, {now} as moment from ({found}) as found order by found.priority desc, found.due, found.id;
 
 -- name: renewed
 -- The end of a renewal: the time and the database even if nothing was ours.

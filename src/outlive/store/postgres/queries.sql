@@ -297,7 +297,7 @@ cross join lateral (
             select count(*) from {schema}.divergence
             where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = served.code
         ) < 1
-    order by run.priority desc, run.ready_at
+    order by run.priority desc, run.ready_at, run.id
     limit %(limit)s
 ) as ready;
 
@@ -316,7 +316,7 @@ cross join lateral (
             select count(*) from {schema}.divergence
             where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = served.code
         ) < 1
-    order by run.priority desc, run.wake_at
+    order by run.priority desc, run.wake_at, run.id
     limit %(limit)s
 ) as timed;
 
@@ -340,7 +340,7 @@ where
         select count(*) from {schema}.divergence
         where divergence.tenant = told.tenant and divergence.run_id = told.id and divergence.code = served.code
     ) < 1
-order by told.priority desc, unread.due
+order by told.priority desc, unread.due, told.id
 limit %(limit)s;
 
 -- name: claimable_by_build
@@ -359,7 +359,7 @@ cross join lateral (
             select count(*) from {schema}.divergence
             where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = served.code
         ) < 1
-    order by run.priority desc, run.updated_at
+    order by run.priority desc, run.updated_at, run.id
     limit %(limit)s
 ) as diverged;
 
@@ -382,7 +382,7 @@ where
         select count(*) from {schema}.divergence
         where divergence.tenant = lapsed.tenant and divergence.run_id = lapsed.id and divergence.code = served.code
     ) < 1
-order by lapsed.priority desc, lapsed.expires_at
+order by lapsed.priority desc, lapsed.expires_at, lapsed.id
 limit %(limit)s;
 
 -- name: claim

@@ -20,6 +20,7 @@ from outlive.store.port import Append, Attention, Claim, Claimed, ClaimWhy, Look
 from outlive.store.postgres import rows
 from outlive.store.postgres.append import blob_parameters
 from outlive.store.postgres.base import Base, Connection
+from outlive.store.postgres.borrowed import Borrowed
 from outlive.store.postgres.connection import Statements
 from outlive.store.postgres.transaction import begin
 from outlive.store.sql import woven
@@ -42,9 +43,11 @@ class PostgresWork(Base):
 
     _knows: int
 
-    async def start(self, run: NewRun, *, now: int | None = None) -> RunRow:
-        known = {"tenant": run.tenant, "run": run.id}
+    async def start(self, run: NewRun, *, now: int | None = None, within: object = None) -> RunRow:
+        known: rows.Parameters = {"tenant": run.tenant, "run": run.id}
         rows.check_text(known, f"run {run.id}")
+        if within is not None:
+            return await self._start_within(Borrowed(within, self.name), run, known, now)
         if found := await self._read(self._sql["find_run"], {**known}):
             return rows.run_row(found[0])
         query, parameters = await self._starting(run, now)
@@ -53,6 +56,17 @@ class PostgresWork(Base):
             self._hint()
         # None added: somebody else was faster.
         found = added or await self._read(self._sql["find_run"], {**known})
+        if not found:
+            raise StoreUnavailable(store=self.name, why=f"run {run.id} has gone as it was started")
+        return rows.run_row(found[0])
+
+    async def _start_within(self, borrowed: Borrowed, run: NewRun, known: rows.Parameters, now: int | None) -> RunRow:
+        """It has no hint: nobody knows whether and when the caller will commit."""
+        await self._check_key(borrowed, run.tenant, await self.key(run.tenant))
+        found = await borrowed.fetch(self._sql["find_run"], known)
+        if not found:
+            query, parameters = await self._starting(run, now)
+            found = await borrowed.fetch(query, parameters) or await borrowed.fetch(self._sql["find_run"], known)
         if not found:
             raise StoreUnavailable(store=self.name, why=f"run {run.id} has gone as it was started")
         return rows.run_row(found[0])
@@ -69,13 +83,13 @@ class PostgresWork(Base):
         return [_claimed(accepted[place], one) for place, one in enumerate(taking, start=1) if place in accepted]
 
     async def again(
-        self, authority: Authority, *, owner: Owner, lease_ms: int, now: int | None = None
+        self, authority: Authority, *, owner: Owner, lease_ms: int, token: str | None = None, now: int | None = None
     ) -> Claimed | None:
         held: rows.Parameters = {
             "tenant": authority.tenant, "run": authority.run, "epoch": authority.epoch, "token": authority.token,
             "only": None, "unless_live": False,
         }  # fmt: skip
-        return await self._control("find_authority", held, ClaimedBy(owner=owner, why="again"), lease_ms, now)
+        return await self._control("find_authority", held, ClaimedBy(owner=owner, why="again"), lease_ms, now, token)
 
     async def seize(
         self,
@@ -172,12 +186,13 @@ class PostgresWork(Base):
         return _Taking(row, why, self._clock.token(), sealed)
 
     async def _control(
-        self, locking: str, named: rows.Parameters, fact: ClaimedBy, lease_ms: int, now: int | None
-    ) -> Claimed | None:
+        self, locking: str, named: rows.Parameters, fact: ClaimedBy, lease_ms: int, now: int | None,
+        token: str | None = None,
+    ) -> Claimed | None:  # fmt: skip
         self._refuse_inside()
         if not await self._read(self._sql["find_run"], named):
             return None
-        tenant, token = Tenant(str(named["tenant"])), self._clock.token()
+        tenant, fresh = Tenant(str(named["tenant"])), token or self._clock.token()
         secret, blank = await self.key(tenant), draft(fact, at=0)
 
         # An owner that appends all the time would win each race between reading and setting, so this one claim locks,
@@ -192,13 +207,13 @@ class PostgresWork(Base):
                 return None
             row = rows.run_row(found)
             sealed = seal(secret, row.head, row.epoch + 1, [replace(blank, at=found["moment"])])
-            parameters = {**named, **_control_parameters(row, sealed, token, fact.owner, lease_ms, found["moment"])}
+            parameters = {**named, **_control_parameters(row, sealed, fresh, fact.owner, lease_ms, found["moment"])}
             query = self._sql.built("control", ("add_entry",), "accepted_rows")
             after = await (await locked.execute(query, parameters)).fetchone()
             await connection.execute(self._sql["commit"])
             if after is None:
                 return None
-            authority = Authority(row.tenant, row.id, row.epoch + 1, token)
+            authority = Authority(row.tenant, row.id, row.epoch + 1, fresh)
             return Claimed(authority, rows.run_row(after), _why(fact), found["moment"])
 
         return await self._on_connection(take, wrote=True)

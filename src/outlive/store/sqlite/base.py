@@ -12,7 +12,8 @@ from outlive.model.clock import Clock
 from outlive.model.errors import Refused, StoreUnavailable
 from outlive.model.ids import Tenant
 from outlive.store.certain import Certain, outcome
-from outlive.store.sqlite.connection import QUERIES, Synchronous
+from outlive.store.sqlite.borrowed import borrowed
+from outlive.store.sqlite.connection import QUERIES, Synchronous, file_identity, find_key
 from outlive.store.sqlite.hints import HintFile
 from outlive.store.sqlite.thread import Awaited, Connections, Work, Writer
 from outlive.store.sqlite.turnstile import Turnstile
@@ -37,23 +38,36 @@ class Base:
         self._file: tuple[int, int] | None = None
         self._hints: HintFile | None = None
 
-    async def key(self, tenant: Tenant) -> bytes:
+    async def key(self, tenant: Tenant, *, within: object = None) -> bytes:
         """See `Records.key`."""
+        if within is not None:
+            with borrowed(within, self._path, self.name) as database:
+                return self._key_within(database, tenant)
         if (known := self._keys.get(tenant)) is not None:
             return known
-        key = await self._read(lambda database: _find_key(database, tenant))
+        key = await self._read(lambda database: find_key(database, tenant))
         if key is None:
-            fresh = bytes.fromhex(self._clock.token() + self._clock.token())
+            fresh = self._fresh_key()
 
             def add(database: sqlite3.Connection, now: int) -> bytes | None:
                 database.execute(QUERIES["add_key"], {"tenant": tenant, "key": fresh, "now": self._at(None, now)})
-                return _find_key(database, tenant)
+                return find_key(database, tenant)
 
             key = await self._write(add)
         if key is None:
             raise StoreUnavailable(store=self.name, why=f"the key of tenant {tenant!r} has gone")
         self._keys[tenant] = key
         return key
+
+    def _key_within(self, database: sqlite3.Connection, tenant: Tenant) -> bytes:
+        """As this transaction sees it. One that is made here is there when that commits, so it is not kept yet."""
+        if (key := find_key(database, tenant)) is None:
+            key, now = self._fresh_key(), self._at(None, clock(database))
+            database.execute(QUERIES["add_key"], {"tenant": tenant, "key": key, "now": now})
+        return key
+
+    def _fresh_key(self) -> bytes:
+        return bytes.fromhex(self._clock.token() + self._clock.token())
 
     def _at(self, given: int | None, clock: int) -> int:
         """The time that a method goes by: given, else that of a manual clock, else the database's."""
@@ -126,20 +140,6 @@ class Base:
         return Turnstile(self._path.resolve(), store=self.name, wait=self._wait)
 
 
-def file_identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another that later has its name; None where there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
 def clock(database: sqlite3.Connection) -> int:
     """Milliseconds by the database's clock."""
     return int(database.execute(QUERIES["clock"]).fetchone()[0])
-
-
-def _find_key(database: sqlite3.Connection, tenant: Tenant) -> bytes | None:
-    row = database.execute(QUERIES["find_key"], {"tenant": tenant}).fetchone()
-    return None if row is None else bytes(row[0])

@@ -10,6 +10,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from outlive.model.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
+from outlive.model.ids import Tenant
 from outlive.store.sql import load, woven
 from outlive.store.sqlite.turnstile import Turnstile
 
@@ -107,3 +108,18 @@ def _network_filesystem(path: Path) -> str:
         if len(point) >= len(best) and path.is_relative_to(point):
             best, kind = point, after.split()[0]
     return kind if kind in _SHARED else ""
+
+
+def file_identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another that later has its name; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def find_key(database: sqlite3.Connection, tenant: Tenant) -> bytes | None:
+    """The tenant's key, if it has one already."""
+    row = database.execute(QUERIES["find_key"], {"tenant": tenant}).fetchone()
+    return None if row is None else bytes(row[0])

@@ -52,6 +52,10 @@ pragma journal_mode;
 -- 0 off, 1 normal, 2 full, 3 extra.
 pragma synchronous;
 
+-- name: files
+-- Which files a connection is open on.
+pragma database_list;
+
 -- name: tables
 -- Whose database this is.
 select name from sqlite_schema where type = 'table' and name not like 'sqlite_%' order by name;

@@ -144,6 +144,8 @@ CREATE TABLE worker (
     seen_at integer not null
 ) strict, without rowid;
 
+CREATE INDEX entry_blob on entry (tenant, blob) where blob is not null;
+
 CREATE INDEX inbox_unread on inbox (tenant, run_id, id) where taken_seq is null;
 
 CREATE INDEX operation_in_doubt on operation (tenant, updated_at) where status in ('pending', 'unknown');

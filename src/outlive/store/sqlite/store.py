@@ -11,25 +11,26 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from outlive.model.clock import Clock
 from outlive.model.errors import SettingInvalid, StoreUnavailable, UnsafeDurability
-from outlive.store.sqlite.base import file_identity
 from outlive.store.sqlite.connection import (
     OLDEST,
     Synchronous,
     connect_reader,
     connect_writer,
+    file_identity,
     unsafe_settings,
 )
 from outlive.store.sqlite.hints import HintFile
 from outlive.store.sqlite.log import SQLiteLog
 from outlive.store.sqlite.migrate import examine, migrate, migrations
 from outlive.store.sqlite.records import SQLiteRecords
+from outlive.store.sqlite.survey import SQLiteSurvey
 from outlive.store.sqlite.thread import Awaited, Connections, Writer
 from outlive.store.sqlite.turnstile import Turnstile
 from outlive.store.sqlite.work import SQLiteWork
 from outlive.store.upkeep import Migration
 
 
-class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords):
+class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords, SQLiteSurvey):
     """A file on a local disk, shared by any number of processes of the machine; see the port for its contract.
 
     `wait` is how many seconds a write waits for other processes before StoreBusy. With `synchronous="off"`, which needs

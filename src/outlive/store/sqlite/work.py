@@ -9,14 +9,13 @@ import sqlite3
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 
-from outlive.log.entry import Draft, Sealed, seal
-from outlive.log.kinds import ClaimedBy, Started, draft
+from outlive.log.entry import Sealed, seal
+from outlive.log.kinds import ClaimedBy, draft
 from outlive.model.errors import StoreUnavailable
 from outlive.model.ids import Owner, RunId, Tenant
-from outlive.model.run import Authority, Head, NewRun, RunRow, Status
+from outlive.model.run import Authority, NewRun, RunRow, Status
 from outlive.store.hints import never
 from outlive.store.port import (
-    Append,
     Attention,
     Claim,
     Claimed,
@@ -27,13 +26,12 @@ from outlive.store.port import (
     WorkerRow,
 )
 from outlive.store.sqlite import rows
-from outlive.store.sqlite.append import blob_parameters
 from outlive.store.sqlite.base import Base, clock
+from outlive.store.sqlite.borrowed import borrowed
 from outlive.store.sqlite.connection import QUERIES, SETUP, SIGN_AND_LOOK
 from outlive.store.sqlite.records import find_run
+from outlive.store.sqlite.starting import add, prepare
 from outlive.store.sqlite.thread import Blocking
-
-NOBODY = Head(0, b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +60,7 @@ class _Control:
     lease_ms: int
     why: ClaimWhy
     authority: Authority | None = None
+    token: str | None = None
     only: frozenset[Status] | None = None
     unless_live: bool = False
 
@@ -69,33 +68,30 @@ class _Control:
 class SQLiteWork(Base):
     """The port's `Work`; its contract is there."""
 
-    async def start(self, run: NewRun, *, now: int | None = None) -> RunRow:
+    async def start(self, run: NewRun, *, now: int | None = None, within: object = None) -> RunRow:
+        if within is not None:
+            return self._start_within(within, run, now)
         existing, at = await self._read(
             lambda database: (find_run(database, run.tenant, run.id), self._at(now, clock(database)))
         )
         if existing is not None:
             return existing
-        started = _started(run, at)
-        secret = await self.key(run.tenant)
-        first = Append(Authority(run.tenant, run.id, 0, ""), NOBODY, (started,))
-        sealed = seal(secret, NOBODY, 0, first.drafts)
-        blobs = blob_parameters(first, sealed.blobs, [entry.blob for entry in sealed.entries])
-        parameters = _run_parameters(run, sealed.head)
-        rows.check_text({**parameters, "input": run.input}, f"run {run.id}")
-
-        def add(database: sqlite3.Connection, clock: int) -> RunRow | None:
-            now_ = self._at(now, clock)
-            if database.execute(QUERIES["add_run"], {**parameters, "now": now_}).rowcount == 1:
-                for blob in blobs:
-                    database.execute(QUERIES["add_blob"], {**blob, "now": now_})
-                for entry in sealed.entries:
-                    database.execute(QUERIES["add_entry"], rows.entry_parameters(run.tenant, run.id, entry))
-            return find_run(database, run.tenant, run.id)
-
-        row = await self._write(add)
+        starting = prepare(await self.key(run.tenant), run, at)
+        row = await self._write(lambda database, clock: add(database, starting, self._at(now, clock)))
         if row is None:
             raise StoreUnavailable(store=self.name, why=f"run {run.id} has gone as it was started")
         self._hint()
+        return row
+
+    def _start_within(self, connection: object, run: NewRun, now: int | None) -> RunRow:
+        """Where it is called, since the connection belongs to the caller's thread; it has no hint: it may never be."""
+        with borrowed(connection, self._path, self.name) as database:
+            if (existing := find_run(database, run.tenant, run.id)) is not None:
+                return existing
+            at = self._at(now, clock(database))
+            row = add(database, prepare(self._key_within(database, run.tenant), run, at), at)
+        if row is None:
+            raise StoreUnavailable(store=self.name, why=f"run {run.id} has gone as it was started")
         return row
 
     async def claim(self, claim: Claim, *, now: int | None = None) -> list[Claimed]:
@@ -111,9 +107,9 @@ class SQLiteWork(Base):
         return await self._write(take)
 
     async def again(
-        self, authority: Authority, *, owner: Owner, lease_ms: int, now: int | None = None
+        self, authority: Authority, *, owner: Owner, lease_ms: int, token: str | None = None, now: int | None = None
     ) -> Claimed | None:
-        control = _Control(authority.tenant, authority.run, owner, lease_ms, "again", authority)
+        control = _Control(authority.tenant, authority.run, owner, lease_ms, "again", authority, token)
         return await self._control(control, now)
 
     async def seize(
@@ -211,7 +207,7 @@ class SQLiteWork(Base):
         tenant, run = control.tenant, control.run
         if await self._read(lambda database: find_run(database, tenant, run)) is None:
             return None
-        secret, token = await self.key(tenant), self._clock.token()
+        secret, token = await self.key(tenant), control.token or self._clock.token()
         blank = draft(ClaimedBy(owner=control.owner, why=control.why), at=0)
 
         # An owner that appends all the time would win each race between reading and setting, so this one claim reads
@@ -346,35 +342,3 @@ def _held(database: sqlite3.Connection, authority: Authority) -> RunRow | None:
     }
     row = database.execute(QUERIES["find_authority"], parameters).fetchone()
     return None if row is None else rows.run_row(row)
-
-
-def _started(run: NewRun, at: int) -> Draft:
-    fact = Started(
-        agent=run.agent,
-        version=run.version,
-        input_digest=run.input_digest,
-        principal=run.principal,
-        purpose=run.purpose,
-        identity=run.identity,
-        labels=run.labels,
-    )
-    return draft(fact, at=at, payload=run.input)
-
-
-def _run_parameters(run: NewRun, head: Head) -> rows.Parameters:
-    return {
-        "tenant": run.tenant,
-        "run": run.id,
-        "agent": run.agent,
-        "version": run.version,
-        "next_seq": head.seq,
-        "head": head.digest,
-        "input_digest": run.input_digest,
-        "queue": run.queue,
-        "priority": run.priority,
-        "deadline_ms": run.deadline_ms,
-        "principal": run.principal,
-        "purpose": run.purpose,
-        "identity": run.identity,
-        "labels": rows.to_json(run.labels),
-    }

@@ -87,6 +87,8 @@ create table {schema}.entry (
     digest bytea not null,
     primary key (tenant, run_id, seq)
 );
+-- Which entries name a blob: few have one.
+create index entry_blob on {schema}.entry (tenant, blob) where blob is not null;
 
 create table {schema}.blob (
     tenant text collate "C" not null,

@@ -90,6 +90,8 @@ create table entry (
     digest blob not null,
     primary key (tenant, run_id, seq)
 ) strict, without rowid;
+-- Which entries name a blob: few have one.
+create index entry_blob on entry (tenant, blob) where blob is not null;
 
 create table blob (
     tenant text not null,

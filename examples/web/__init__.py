@@ -1,0 +1,1 @@
+"""Runs behind a web server: started, followed and answered over HTTP."""

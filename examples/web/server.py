@@ -1,0 +1,95 @@
+"""HTTP in front of the runs. What it says is read from the log, so that it may be restarted, or there several times."""
+
+import argparse
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+
+import uvicorn
+from fastapi import FastAPI, Header, Request, Response
+from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from pydantic import BaseModel
+
+from examples.web.agent import Order, Verdict, report
+from examples.web.app import app
+from outlive import Handle
+from outlive.errors import OutliveError, RunExists, UnknownRun
+from outlive.events import Event
+
+
+class Answer(BaseModel):
+    """A person's answer to a question; `question` is the `id` that came with it."""
+
+    question: str
+    verdict: Verdict
+
+
+@asynccontextmanager
+async def running(_: FastAPI) -> AsyncIterator[None]:
+    """The store is open, and this process is a worker too."""
+    async with app, app.worker():
+        yield
+
+
+api = FastAPI(title="Reports", lifespan=running)
+
+
+@api.get("/")
+async def page() -> FileResponse:
+    return FileResponse(Path(__file__).with_name("page.html"))
+
+
+@api.put("/reports/{id}", status_code=202)
+async def start(id: str, order: Order) -> dict[str, str]:
+    """The same request twice starts one run."""
+    handle = await app.start(report, order, id=id)
+    return {"id": handle.id, "status": await handle.status()}
+
+
+@api.get("/reports/{id}")
+async def status(id: str) -> dict[str, str]:
+    return {"id": id, "status": await app.handle(report, id).status()}
+
+
+@api.get("/reports/{id}/events")
+async def events(id: str, last_event_id: Annotated[str | None, Header()] = None) -> StreamingResponse:
+    """Server-sent events. A browser that reconnects says the last id that it has seen: that is the cursor."""
+    handle = app.handle(report, id)
+    await handle.status()
+    stream = _lines(handle, last_event_id or None)
+    return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+@api.post("/reports/{id}/answers", status_code=204)
+async def answer(id: str, said: Answer) -> None:
+    await app.handle(report, id).answer(said.question, said.verdict, who=said.verdict.who)
+
+
+@api.exception_handler(OutliveError)
+async def refused(_: Request, error: Exception) -> Response:
+    code = 404 if isinstance(error, UnknownRun) else 409 if isinstance(error, RunExists) else 400
+    return JSONResponse({"error": str(error)}, status_code=code)
+
+
+def _lines(handle: Handle[str], after: str | None) -> AsyncIterator[str]:
+    followed = handle.events(after=after)
+
+    async def lines() -> AsyncIterator[str]:
+        async with aclosing(followed):
+            async for event in followed:
+                yield _frame(event)
+
+    return lines()
+
+
+def _frame(event: Event) -> str:
+    return f"id: {event.cursor}\nevent: {event.name}\ndata: {json.dumps(event.data)}\n\n"
+
+
+if __name__ == "__main__":
+    options = argparse.ArgumentParser(description="Serve the reports on this machine.")
+    options.add_argument("--port", type=int, default=8000, help="0: one that is free")
+    # Who follows a run stays connected; a server that is told to stop does not wait for him.
+    uvicorn.run(api, host="127.0.0.1", port=options.parse_args().port, timeout_graceful_shutdown=2)

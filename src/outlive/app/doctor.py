@@ -1,0 +1,111 @@
+"""`outlive doctor`: is every run of the store explained, and can the store be trusted? It reads and changes nothing.
+
+The store is read in pages, so that its size decides how long this takes, not how much memory. What it finds is of many
+moments: a run that moves meanwhile is seen once, before or after.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from outlive.app.explain import Explanation, Fault, Kind, builds_of, explain
+from outlive.app.operate import ALIVE_MS
+from outlive.model.clock import machine_now
+from outlive.model.ids import RunId, Tenant
+from outlive.store.port import Store, WorkerRow
+from outlive.store.survey import Seen, Stray, Surveyed
+
+_PAGE = 500
+# Silent workers are forgotten after a day; until then they are on record.
+_ON_RECORD_MS = 10 * 86_400_000
+SKEW_MS = 2000
+
+Trouble = (
+    Fault | Literal["silent worker", "clock skew", "unsafe durability", "unnamed blob", "missing blob"]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that somebody should look at. `subject` is the id of a run, a worker, a setting, a blob."""
+
+    trouble: Trouble
+    subject: str
+    why: str
+    tenant: str = ""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was looked at: runs that have not ended, and by what they are explained."""
+
+    runs: int = 0
+    explained: Counter[Kind] = field(default_factory=Counter)
+
+
+async def examine(store: Surveyed, tally: Tally, *, accept_unsafe: bool = False) -> AsyncIterator[Finding]:
+    """Everything that is wrong, as it is found; `tally` grows meanwhile. Nothing found is good."""
+    for setting in [] if accept_unsafe else await store.durability():
+        why = "it may lose what it has acknowledged; see --unsafe-durability"
+        yield Finding(trouble="unsafe durability", subject=setting, why=why)
+    if skew := await _skew(store):
+        yield skew
+    workers = await store.workers(within_ms=_ON_RECORD_MS)
+    now = await store.now()
+    for worker in workers:
+        if _silent(worker, now):
+            ago = f"{(now - worker.seen_at) // 1000} s ago"
+            why = f"pid {worker.pid} announced itself, and gave its last sign of life {ago}"
+            yield Finding(trouble="silent worker", subject=worker.owner, why=why)
+    async for finding in _runs(store, tally):
+        yield finding
+    async for stray in _pages(store.unnamed_blobs):
+        yield Finding(trouble="unnamed blob", subject=stray.address, tenant=stray.tenant, why="no entry names it")
+    async for stray in _pages(store.missing_blobs):
+        why = f"entry {stray.seq} names the blob {stray.address}, which is not there"
+        yield Finding(trouble="missing blob", subject=stray.run, tenant=stray.tenant, why=why)
+
+
+def _silent(worker: WorkerRow, now: int) -> bool:
+    return now - worker.seen_at > ALIVE_MS
+
+
+async def _runs(store: Surveyed, tally: Tally) -> AsyncIterator[Finding]:
+    after = (Tenant(""), RunId(""))
+    while page := await store.open_runs(after=after, limit=_PAGE):
+        now, serving = await store.now(), builds_of(await store.workers(within_ms=ALIVE_MS))
+        for seen in page:
+            found = explain(seen, serving, now)
+            tally.runs += 1
+            tally.explained[found.kind] += 1
+            if found.fault is not None:
+                yield _broken(seen, found, found.fault)
+        after = (page[-1].row.tenant, page[-1].row.id)
+
+
+def _broken(seen: Seen, found: Explanation, fault: Fault) -> Finding:
+    return Finding(trouble=fault, subject=seen.row.id, tenant=seen.row.tenant, why=found.why)
+
+
+async def _pages(read: Callable[..., Awaitable[Sequence[Stray]]]) -> AsyncIterator[Stray]:
+    after = Stray()
+    while page := await read(after=after, limit=_PAGE):
+        for stray in page:
+            yield stray
+        after = page[-1]
+
+
+async def _skew(store: Store) -> Finding | None:
+    """How far this machine's clock is from the database's, beyond what asking took."""
+    before = machine_now()
+    there = await store.now()
+    after = machine_now()
+    off = min(there - before, 0) or max(there - after, 0)
+    if abs(off) < SKEW_MS:
+        return None
+    way = "ahead of" if off < 0 else "behind"
+    why = f"this machine's clock is {abs(off) / 1000:.1f} s {way} the database's, by which everything here goes"
+    return Finding(trouble="clock skew", subject=store.name, why=why)

@@ -1,0 +1,121 @@
+"""Why a run that has not ended is as it is: pure, from its row and who is there to drive it.
+
+Exactly one explanation holds for each run: a place in a queue that a live worker serves, a live lease, a timer or an
+awaited message, an operator's pause, a named reason for being blocked. Where none does, it is *none*, and says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from outlive.model.run import STATUSES, RunRow
+from outlive.store.port import WorkerRow
+from outlive.store.survey import Seen
+
+Kind = Literal["queue", "lease", "timer", "message", "pause", "blocked", "none"]
+Fault = Literal["unexplained run", "unserved run", "lapsed lease"]
+
+# How late what a live worker does within seconds may be before somebody should look.
+LATE_MS = 60_000
+_TAKEOVER_MS = 15_000
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What explains a run. `fault` says what breaks the rule where nothing does."""
+
+    kind: Kind
+    why: str
+    fault: Fault | None = None
+
+
+def builds_of(workers: Iterable[WorkerRow]) -> dict[str, frozenset[str]]:
+    """Which builds of each agent the workers serve."""
+    found: dict[str, frozenset[str]] = {}
+    for worker in workers:
+        for agent, build in worker.serves.items():
+            found[agent] = found.get(agent, frozenset()) | {build}
+    return found
+
+
+def explain(seen: Seen, serving: Mapping[str, frozenset[str]], now: int) -> Explanation:
+    """What explains the run at `now` by the database's clock; `serving` are the builds that live workers serve."""
+    row = seen.row
+    if wrong := _contradiction(row):
+        return Explanation("none", wrong, "unexplained run")
+    if row.paused_at is not None:
+        return Explanation("pause", "an operator paused it")
+    if row.status == "running":
+        return _leased(seen, serving, now)
+    if row.deadline_at is not None and now > row.deadline_at + LATE_MS:
+        why = f"its deadline passed {_seconds(now - row.deadline_at)} ago, and nobody has ended it"
+        return Explanation("none", why, "unexplained run")
+    if row.status == "ready":
+        return _queued(seen, serving, "it is ready")
+    if row.status == "blocked":
+        return Explanation("blocked", row.reason)
+    return _waiting(seen, serving, now)
+
+
+def _contradiction(row: RunRow) -> str:
+    """What no run can be, however it came here."""
+    if row.status not in STATUSES:
+        return f"its status is {row.status!r}, which is none"
+    if row.ended:
+        return f"it has {row.status}, but when it ended is not recorded"
+    if row.status == "running" and (row.owner is None or row.expires_at is None):
+        return "it is running, but has no lease"
+    if row.status != "running" and (row.owner is not None or row.expires_at is not None):
+        return f"it is {row.status}, but {row.owner or 'somebody'} has a lease of it"
+    if row.status == "blocked" and not row.reason:
+        return "it is blocked for no reason that is named"
+    if row.status == "waiting" and row.wake_at is None and not row.reason:
+        return "it waits for neither a time nor a message"
+    return ""
+
+
+def _leased(seen: Seen, serving: Mapping[str, frozenset[str]], now: int) -> Explanation:
+    row = seen.row
+    assert row.expires_at is not None
+    late = now - row.expires_at
+    if late <= 0:
+        return Explanation("lease", f"{row.owner} drives it")
+    fit = _fit(seen, serving)
+    if fit and late <= _TAKEOVER_MS + (row.lease_ms or 0) // 3:
+        return Explanation("lease", f"the lease of {row.owner} has just lapsed, and another worker takes it over")
+    why = f"the lease of {row.owner} lapsed {_seconds(late)} ago, and nobody took it over"
+    return Explanation("none", why if fit else f"{why}: {_nobody(seen, serving)}", "lapsed lease")
+
+
+def _queued(seen: Seen, serving: Mapping[str, frozenset[str]], why: str) -> Explanation:
+    if _fit(seen, serving):
+        return Explanation("queue", why)
+    return Explanation("none", f"{why}, and {_nobody(seen, serving)}", "unserved run")
+
+
+def _waiting(seen: Seen, serving: Mapping[str, frozenset[str]], now: int) -> Explanation:
+    row = seen.row
+    if seen.unread:
+        return _queued(seen, serving, "something has arrived for it")
+    if row.wake_at is None:
+        return Explanation("message", row.reason)
+    if row.wake_at > now:
+        return Explanation("timer", row.reason or "a timer")
+    return _queued(seen, serving, "its time has come")
+
+
+def _fit(seen: Seen, serving: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    return serving.get(seen.row.agent, frozenset()) - seen.diverged
+
+
+def _nobody(seen: Seen, serving: Mapping[str, frozenset[str]]) -> str:
+    agent = seen.row.agent
+    if agent in serving:
+        return f"every build of {agent} that a live worker serves has diverged from it"
+    return f"no live worker serves {agent}"
+
+
+def _seconds(milliseconds: int) -> str:
+    return f"{milliseconds // 1000} s"

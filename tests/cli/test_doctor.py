@@ -1,0 +1,194 @@
+"""`outlive doctor` on both stores: each run that is as it should be is explained, each that is not is named."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outlive.cli import codes
+from outlive.testing import postgres as servers
+from tests.cli.conftest import Cli
+from tests.cli.survey_app import app, listen, nap, rows_of, served, settings
+
+_LIBRARY = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+_MANY_MS = 600_000
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/runs.db"
+    found: str = request.getfixturevalue("postgres")
+    return found
+
+
+async def examined(cli: Cli, url: str, *more: str) -> tuple[int, dict[str, Any]]:
+    done = await asyncio.to_thread(cli, "doctor", "--json", "--store", url, *more)
+    return done.exit_code, json.loads(done.stdout)
+
+
+def troubles(shown: dict[str, Any]) -> list[tuple[str, str]]:
+    return sorted((one["trouble"], one["subject"]) for one in shown["findings"])
+
+
+async def test_what_is_as_it_should_be_is_explained(cli: Cli, url: str) -> None:
+    async with served(url):
+        code, shown = await examined(cli, url)
+        assert (code, shown["findings"], shown["healthy"]) == (codes.OK, [], True)
+        assert (shown["runs"], shown["explained"]) == (4, {"blocked": 1, "message": 2, "timer": 1})
+        done = await asyncio.to_thread(cli, "doctor", "--store", url)
+        assert (done.exit_code, done.stdout) == (codes.OK, "")
+        assert "4 runs have not ended (explained by: blocked 1, message 2, timer 1)\nnothing to look at" in done.stderr
+
+
+async def test_a_pause_and_a_live_lease_explain_a_run(cli: Cli, url: str) -> None:
+    async with served(url):
+        with rows_of(url) as rows:
+            rows("update run set paused_at = 1 where id = 'sleeps'")
+            rows(
+                "update run set status = 'running', wake_at = null, owner = 'w', lease_ms = 30000, renewed_at = ?,"
+                " expires_at = ? where id = 'listens'", 2**50, 2**50,
+            )  # fmt: skip
+        code, shown = await examined(cli, url)
+        assert (code, shown["explained"]) == (codes.OK, {"blocked": 1, "lease": 1, "message": 1, "pause": 1})
+
+
+@pytest.mark.parametrize(
+    ("change", "run", "says"),
+    [
+        ("reason = ''", "listens", "it waits for neither a time nor a message"),
+        ("reason = ''", "doubts", "it is blocked for no reason that is named"),
+        ("status = 'asleep'", "listens", "its status is 'asleep', which is none"),
+        ("status = 'succeeded'", "listens", "it has succeeded, but when it ended is not recorded"),
+        ("status = 'running', wake_at = null", "sleeps", "it is running, but has no lease"),
+        ("owner = 'ghost'", "listens", "it is waiting, but ghost has a lease of it"),
+    ],
+)
+async def test_a_run_that_nothing_explains_is_named(cli: Cli, url: str, change: str, run: str, says: str) -> None:
+    async with served(url):
+        with rows_of(url) as rows:
+            rows(f"update run set {change} where id = '{run}'")
+        code, shown = await examined(cli, url)
+        assert code == codes.ERROR
+        assert shown["findings"] == [
+            {"trouble": "unexplained run", "tenant": "default", "subject": run, "why": says}
+        ]  # fmt: skip
+
+
+async def test_a_run_past_its_deadline_that_nobody_ended_is_named(cli: Cli, url: str) -> None:
+    async with served(url):
+        pass
+    with rows_of(url) as rows:
+        rows("update run set deadline_at = created_at - ? where id = 'asks'", _MANY_MS)
+    _, shown = await examined(cli, url)
+    assert [one["subject"] for one in shown["findings"] if "its deadline passed" in one["why"]] == ["asks"]
+
+
+async def test_runs_that_no_live_worker_serves_are_named(cli: Cli, url: str) -> None:
+    async with served(url):
+        pass
+    await app.open(settings(url))
+    async with app:
+        await app.start(nap, None, id="new")
+        with rows_of(url) as rows:
+            rows("update run set wake_at = 1 where id = 'sleeps'")
+        await app.handle(listen, "listens").send("news", "hello", key="k1")
+        code, shown = await examined(cli, url)
+    assert code == codes.ERROR
+    assert {one["subject"]: one["why"] for one in shown["findings"]} == {
+        "new": "it is ready, and no live worker serves nap",
+        "sleeps": "its time has come, and no live worker serves nap",
+        "listens": "something has arrived for it, and no live worker serves listen",
+    }
+    assert {one["trouble"] for one in shown["findings"]} == {"unserved run"}
+
+
+async def test_a_run_from_which_every_live_build_has_diverged_is_named(cli: Cli, url: str) -> None:
+    async with served(url):
+        with rows_of(url) as rows:
+            build = json.loads(str(rows("select serves from worker")[0][0]))["nap"]
+            rows("insert into divergence values ('default', 'sleeps', ?, 'other calls', 1)", build)
+            rows("update run set wake_at = 1 where id = 'sleeps'")
+        code, shown = await examined(cli, url)
+    assert (code, troubles(shown)) == (codes.ERROR, [("unserved run", "sleeps")])
+    assert "every build of nap that a live worker serves has diverged from it" in shown["findings"][0]["why"]
+
+
+async def test_a_lease_that_lapsed_and_a_silent_worker_are_named(cli: Cli, url: str) -> None:
+    async with served(url):
+        pass
+    with rows_of(url) as rows:
+        (now,) = rows("select max(updated_at) from run")[0]
+        assert isinstance(now, int)
+        past = now - _MANY_MS
+        rows(
+            "update run set status = 'running', owner = 'gone', lease_ms = 30000, renewed_at = ?, expires_at = ?,"
+            " wake_at = null where id = 'sleeps'", past, past,
+        )  # fmt: skip
+        columns = "owner, pid, serves, started_at, seen_at" + ("" if rows.in_file else ", knows")
+        marks = "'gone', 77, '{}', ?, ?" + ("" if rows.in_file else ", 1")
+        rows(f"insert into worker ({columns}) values ({marks})", past, past)
+    code, shown = await examined(cli, url)
+    assert (code, troubles(shown)) == (codes.ERROR, [("lapsed lease", "sleeps"), ("silent worker", "gone")])
+    whys = {one["trouble"]: one["why"] for one in shown["findings"]}
+    assert "nobody took it over: no live worker serves nap" in whys["lapsed lease"]
+    assert whys["silent worker"].startswith("pid 77 announced itself")
+
+
+async def test_blobs_that_are_lost_or_needed_by_nothing_are_named(cli: Cli, url: str) -> None:
+    async with served(url):
+        with rows_of(url) as rows:
+            rows("update blob set address = ?", bytes(32))
+        code, shown = await examined(cli, url)
+        assert (code, troubles(shown)) == (codes.ERROR, [("missing blob", "bills"), ("unnamed blob", "00" * 32)])
+
+
+async def test_a_tenant_can_be_asked_for(cli: Cli, url: str) -> None:
+    await app.open(settings(url))
+    async with app:
+        await app.start(nap, None, id="theirs", tenant="acme")
+    assert troubles((await examined(cli, url))[1]) == [("unserved run", "theirs")]
+    assert (await examined(cli, url, "--tenant", "other"))[0] == codes.OK
+    done = await asyncio.to_thread(cli, "doctor", "--store", url)
+    assert done.stdout == "unserved run: theirs of tenant acme: it is ready, and no live worker serves nap\n"
+
+
+def test_a_file_that_may_lose_commits_is_told_of_and_not_refused(cli: Cli, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/runs.db?synchronous=off"
+    assert cli("db", "init", "--store", store, "--unsafe-durability").exit_code == codes.OK
+    done = cli("doctor", "--store", store)
+    assert (done.exit_code, done.stdout.partition(":")[0]) == (codes.ERROR, "unsafe durability")
+    assert cli("doctor", "--store", store, "--unsafe-durability").exit_code == codes.OK
+
+
+def test_a_server_that_may_lose_commits_is_told_of(cli: Cli) -> None:
+    with servers.server(fsync="off") as store:
+        assert cli("db", "init", "--store", store, "--unsafe-durability").exit_code == codes.OK
+        done = cli("doctor", "--store", store)
+        assert (done.exit_code, done.stdout.startswith("unsafe durability: fsync")) == (codes.ERROR, True)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(
+    _LIBRARY is None and "CI" not in os.environ, reason="libfaketime is not installed (Debian: faketime)"
+)
+@pytest.mark.parametrize(("hours", "way"), [("+2h", "ahead of"), ("-2h", "behind")])
+def test_a_clock_that_is_hours_off_is_told_of(cli: Cli, postgres: str, hours: str, way: str) -> None:
+    assert cli("db", "init", "--store", postgres).exit_code == codes.OK
+    environment = {
+        **os.environ, "LD_PRELOAD": str(_LIBRARY), "FAKETIME": hours, "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "outlive", "doctor", "--store", postgres],
+        env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == codes.ERROR, done.stderr
+    assert done.stdout.startswith("clock skew: ")
+    assert f"s {way} the database's" in done.stdout
