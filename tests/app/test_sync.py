@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import _thread
 import asyncio
 import inspect
+import signal
 import subprocess
 import sys
 import threading
@@ -86,7 +86,7 @@ class Interrupting(SystemClock):
     """Presses Ctrl-C as soon as somebody waits, and then never goes on."""
 
     async def sleep(self, seconds: float) -> None:
-        _thread.interrupt_main()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         await asyncio.Event().wait()
 
 

@@ -13,10 +13,11 @@ from outlive.model.ids import DEFAULT_TENANT, RunId
 from tests.baddays.server import own_server
 from tests.engine.rig import rig_at
 from tests.engine.scenes import acts, control, lost
-from tests.engine.subject import RUN, base, begin, does
+from tests.engine.subject import RUN, base, begin, does, reset
 
 
 async def test_bytes_that_are_no_text_block_the_run(tmp_path: Path) -> None:
+    reset()
     async with rig_at(tmp_path) as rig:
         does.tool = lost
         await rig.settle(await begin(rig, acts))

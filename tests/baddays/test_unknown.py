@@ -14,7 +14,7 @@ from outlive.model.ids import Owner
 from outlive.model.run import Authority
 from outlive.store.port import Claimed, Store
 from tests.engine.rig import Rig, rig_at
-from tests.engine.subject import RUN, base, begin
+from tests.engine.subject import RUN, base, begin, reset
 from tests.engine.test_journal import Lossy, body, committed_but_lost
 
 
@@ -53,6 +53,7 @@ async def idle(rig: Rig, worker: Worker) -> None:
 async def test_a_claim_from_ourselves_that_is_not_answered_is_ours_all_the_same(
     tmp_path: Path, lost: list[bool]
 ) -> None:
+    reset()
     async with rig_at(tmp_path) as rig:
         await begin(rig, body)
         store = Forgetful(rig.store, [*lost])

@@ -12,7 +12,11 @@ from typing import Any
 
 import pytest
 
+from outlive.app.explain import explain
 from outlive.cli import codes
+from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
+from outlive.model.run import Head, RunRow
+from outlive.store.survey import Seen
 from outlive.testing import postgres as servers
 from tests.cli.conftest import Cli
 from tests.cli.survey_app import app, listen, nap, rows_of, served, settings
@@ -140,6 +144,29 @@ async def test_a_lease_that_lapsed_and_a_silent_worker_are_named(cli: Cli, url: 
     whys = {one["trouble"]: one["why"] for one in shown["findings"]}
     assert "nobody took it over: no live worker serves nap" in whys["lapsed lease"]
     assert whys["silent worker"].startswith("pid 77 announced itself")
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "serving", "fault"),
+    [
+        (0, {}, None),
+        (1, {"nap": {"b1"}}, None),
+        (25_000, {"nap": {"b1"}}, None),
+        (25_001, {"nap": {"b1"}}, "lapsed lease"),
+        (1, {"listen": {"b1"}}, "lapsed lease"),
+        (1, {"nap": {"b0"}}, "lapsed lease"),
+    ],
+)
+def test_a_takeover_has_some_seconds_where_somebody_can_do_it(
+    late_ms: int, serving: dict[str, set[str]], fault: str | None
+) -> None:
+    row = RunRow(
+        DEFAULT_TENANT, RunId("r"), "nap", "1", "running", 1, Head(2, b""), 0, 0, "", RunId("r"), owner=Owner("w"),
+        expires_at=1_000_000, lease_ms=30_000,
+    )  # fmt: skip
+    builds = {agent: frozenset(found) for agent, found in serving.items()}
+    found = explain(Seen(row, False, frozenset({"b0"})), builds, 1_000_000 + late_ms)
+    assert (found.fault, found.kind) == (fault, "none" if fault else "lease")
 
 
 async def test_blobs_that_are_lost_or_needed_by_nothing_are_named(cli: Cli, url: str) -> None:

@@ -6,7 +6,7 @@ Never imported: some of it would be refused at run time too.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from datetime import date, timedelta
+from datetime import date
 from typing import cast
 
 from pydantic import BaseModel
@@ -111,7 +111,9 @@ async def others(run: Run[Deps]) -> None:
         count.shelves = 3  # refused: no such field of the state
     await run.emit("counted", {"left": []})  # refused: an event is a model
     print(run.deps.bank)  # refused: no such dependency
-    await run.sleep(timedelta(days=1))  # refused: not there yet
+    await run.sleep(60)  # refused: a duration or an instant
+    await run.receive("offers")  # refused: the kind of message is missing
+    await run.ask("Go on?", bool)  # refused: the role is missing
 
 
 # ---- what a tool declares
@@ -254,6 +256,9 @@ async def outside() -> None:
     closing = app.start(close_till, date(2026, 3, 1))
     await closing.result()  # refused: nobody has awaited the start
     await handle.result(timeout=60)  # refused: a duration
+    await handle.send("offers", text)  # refused: the sender's key is missing
+    await handle.answer("answer:ask", True)  # refused: who answers is missing
+    handle.events(after=3)  # refused: a cursor is a text
     await handle.cancel(bought)  # refused: not there yet
     with app:  # refused: it is an `async with`
         pass

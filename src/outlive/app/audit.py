@@ -125,7 +125,7 @@ async def _pages(store: Store, tenant: Tenant, run: RunId, head: Head) -> AsyncI
         try:
             head = verify(secret, run, page, head.digest)
         except ChainBroken as broken:
-            if (fit := [entry for entry in page if entry.seq < broken.seq]) and fit[-1].seq < broken.seq:
+            if fit := [entry for entry in page if entry.seq < broken.seq]:
                 yield fit, Head(fit[-1].seq + 1, fit[-1].digest)
             raise
         yield page, head

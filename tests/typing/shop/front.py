@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 
-from outlive import Agent, Handle, Operation
+from outlive import Agent, Handle, Operation, sync
 from outlive.errors import RunFailed, TimedOut
+from outlive.events import Event
 from tests.typing.shop.app import app
 from tests.typing.shop.closing import close_till
 from tests.typing.shop.deps import Deps
@@ -38,6 +39,25 @@ async def morning() -> str:
     text: str = await counted.result()
     number = confirmation.number if confirmation is not None else "nothing"
     return f"{number}; {text}; {len(letters)} letters; {price.normalize()}; {await counted.status()}"
+
+
+async def follow(order: Order, seen: str | None) -> list[Event]:
+    """From where somebody else has stopped, with a word to the run on the way."""
+    handle = app.handle(purchase, "order-17")
+    await handle.send("changes", order, key="change-1")
+    events = [event async for event in handle.events(after=seen)]
+    for event in events:
+        if event.name == "run.asked":
+            await handle.answer(str(event.data["id"]), True, who="ada")
+    return events
+
+
+def from_a_script(order: Order) -> Confirmation | None:
+    """The same runs for code that does not await."""
+    with sync.Client(app) as client:
+        handle: sync.Handle[Confirmation | None] = client.start(purchase, order, id="order-18")
+        handle.send("changes", order, key="change-1")
+        return client.handle(purchase, handle.id).result(timeout=timedelta(minutes=1))
 
 
 async def weigh_each(parcels: list[str], *, by: Agent[str, object] = take_back) -> list[object]:
