@@ -43,6 +43,7 @@ async def the_most_urgent_and_longest_due_come_first(scene: Scene) -> None:
     urgency = {"late": 0, "early": 0, "urgent": 5, "lowest": -1}
     for run, priority in urgency.items():
         await scene.start(run, priority=priority)
+        scene.advance(seconds=1)
     holds = {claimed.row.id: held(claimed) for claimed in await scene.claims()}
     assert list(holds) == ["urgent", "late", "early", "lowest"]
     scene.advance(seconds=9)
