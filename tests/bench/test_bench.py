@@ -92,6 +92,7 @@ def test_figures_are_short_and_spread_is_shown() -> None:
 
 
 def test_a_miss_needs_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(REASONS, ("step", "sqlite"), raising=False)
     report = page.Report({"date": "2000-01-01"}, 5, 9, (MISSED,))
     assert page.unexplained(report.lines) == ["step, sqlite"]
     assert f"**missed**: {page.NO_REASON}" in page.page(report)
