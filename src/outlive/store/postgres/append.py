@@ -24,9 +24,10 @@ from outlive.model.errors import (
 )
 from outlive.model.run import ENDED, Authority, Head
 from outlive.store.certain import Certain, outcome
+from outlive.store.columns import Parameters, check_text, operation_parameters, to_json
 from outlive.store.port import Append, Change
 from outlive.store.postgres.connection import CROSSED, FORGOTTEN, MOST_ATTEMPTS, Statements, is_lost, translated
-from outlive.store.postgres.rows import Parameters, check_text, entry_parameters, operation_parameters, to_json
+from outlive.store.postgres.rows import entry_parameters
 from outlive.store.postgres.tasks import Tasks
 from outlive.store.postgres.wire import Wire
 

@@ -15,6 +15,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from outlive.model.clock import Clock
 from outlive.model.errors import Refused, StoreUnavailable
 from outlive.model.ids import Tenant
+from outlive.store.columns import Parameters, check_text
 from outlive.store.postgres.append import Committer
 from outlive.store.postgres.borrowed import Borrowed
 from outlive.store.postgres.connection import (
@@ -31,7 +32,6 @@ from outlive.store.postgres.connection import (
 )
 from outlive.store.postgres.hints import Notify, Sender
 from outlive.store.postgres.renewal import Renewals
-from outlive.store.postgres.rows import Parameters, check_text
 from outlive.store.postgres.tasks import Tasks
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
 
 from outlive.model.errors import Refused
+from outlive.store.columns import Parameters
 from outlive.store.postgres.connection import translated
-from outlive.store.postgres.rows import Parameters
 
 
 class Borrowed:

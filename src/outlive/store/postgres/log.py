@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from outlive.log.entry import Entry
 from outlive.model.ids import RunId, Tenant
 from outlive.model.run import Head
+from outlive.store import columns
 from outlive.store.hints import worth_a_hint
 from outlive.store.port import Append, Transaction
 from outlive.store.postgres import rows
@@ -33,7 +34,7 @@ class PostgresLog(Base):
         return [rows.entry(row) for row in found]
 
     async def entries(self, tenant: Tenant, run: RunId, *, after: int = -1, limit: int = 1000) -> list[Entry]:
-        parameters: rows.Parameters = {"tenant": tenant, "run": run, "after": after, "limit": limit}
+        parameters: columns.Parameters = {"tenant": tenant, "run": run, "after": after, "limit": limit}
         return [rows.entry(row) for row in await self._read_tuples(self._sql["entries"], parameters)]
 
     @asynccontextmanager

@@ -14,9 +14,9 @@ from psycopg.rows import TupleRow, dict_row
 
 from outlive.model.errors import NotAStore, StoreBusy, StoreUnavailable
 from outlive.store import upkeep
+from outlive.store.columns import worker_row
 from outlive.store.port import WorkerRow
 from outlive.store.postgres.connection import HERE, Place, Statements
-from outlive.store.postgres.rows import worker_row
 from outlive.store.postgres.transaction import IDLE_MS
 from outlive.store.upkeep import Applied, Migration, Told
 

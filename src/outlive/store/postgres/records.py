@@ -6,6 +6,7 @@ from outlive.model.errors import UnknownRun
 from outlive.model.ids import OperationId, RunId, Tenant
 from outlive.model.operation import OperationRow
 from outlive.model.run import RunRow
+from outlive.store import columns
 from outlive.store.port import Divergence, Message, RunFilter
 from outlive.store.postgres import rows
 from outlive.store.postgres.base import Base
@@ -22,29 +23,29 @@ class PostgresRecords(Base):
 
     async def run(self, tenant: Tenant, run: RunId) -> RunRow | None:
         found = await self._read(self._sql["find_run"], {"tenant": tenant, "run": run})
-        return rows.run_row(found[0]) if found else None
+        return columns.run_row(found[0]) if found else None
 
     async def runs(self, tenant: Tenant, which: RunFilter) -> list[RunRow]:
-        parameters: rows.Parameters = {
+        parameters: columns.Parameters = {
             "tenant": tenant,
             "statuses": list(which.statuses),
             "agent": which.agent,
             "reason": which.reason,
-            "labels": rows.to_json(which.labels),
+            "labels": columns.to_json(which.labels),
             "limit": which.limit,
         }
-        return [rows.run_row(row) for row in await self._read(self._sql["find_runs"], parameters)]
+        return [columns.run_row(row) for row in await self._read(self._sql["find_runs"], parameters)]
 
     async def operations(self, tenant: Tenant, run: RunId) -> list[OperationRow]:
         found = await self._read(self._sql["find_operations"], {"tenant": tenant, "run": run})
-        return [rows.operation_row(row) for row in found]
+        return [columns.operation_row(row) for row in found]
 
     async def operation(self, tenant: Tenant, operation: OperationId) -> OperationRow | None:
         found = await self._read(self._sql["find_operation"], {"tenant": tenant, "operation": operation})
-        return rows.operation_row(found[0]) if found else None
+        return columns.operation_row(found[0]) if found else None
 
     async def post(self, message: Message, *, now: int | None = None) -> bool:
-        parameters: rows.Parameters = {
+        parameters: columns.Parameters = {
             "tenant": message.tenant,
             "run": message.run,
             "topic": message.topic,
@@ -52,7 +53,7 @@ class PostgresRecords(Base):
             "body": message.body,
             "now": self._at(now),
         }
-        rows.check_text(parameters, f"a message to run {message.run}")
+        columns.check_text(parameters, f"a message to run {message.run}")
         if await self._write(self._sql["add_message"], parameters):
             self._hint()
             return True

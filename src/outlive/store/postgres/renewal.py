@@ -13,6 +13,7 @@ from psycopg.rows import TupleRow
 from outlive.model.errors import StoreUnavailable
 from outlive.model.ids import Owner
 from outlive.model.run import Authority
+from outlive.store.columns import Parameters, check_text, to_json
 from outlive.store.port import Renewed
 from outlive.store.postgres.connection import (
     CROSSED,
@@ -23,7 +24,6 @@ from outlive.store.postgres.connection import (
     limited_in_thread,
     translated,
 )
-from outlive.store.postgres.rows import Parameters, check_text, to_json
 
 
 class Renewals:

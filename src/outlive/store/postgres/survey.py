@@ -9,7 +9,7 @@ from psycopg.rows import DictRow, TupleRow
 
 from outlive.model.ids import OperationId, RunId, Tenant
 from outlive.model.run import RunRow
-from outlive.store.postgres import rows
+from outlive.store import columns
 from outlive.store.postgres.base import Base
 from outlive.store.sql import load
 from outlive.store.survey import Homeless, Recorded, Seen, Stray
@@ -21,13 +21,13 @@ class PostgresSurvey(Base):
     """The port's `Survey`; its contract is there."""
 
     async def open_runs(self, *, after: tuple[Tenant, RunId], limit: int) -> list[Seen]:
-        parameters: rows.Parameters = {"tenant": after[0], "run": after[1], "limit": limit}
+        parameters: columns.Parameters = {"tenant": after[0], "run": after[1], "limit": limit}
         found = await self._read(self._statement("open_runs"), parameters)
-        return [Seen(rows.run_row(row), row["unread"], frozenset(row["diverged"])) for row in found]
+        return [Seen(columns.run_row(row), row["unread"], frozenset(row["diverged"])) for row in found]
 
     async def runs_of(self, tenant: Tenant, *, after: RunId, limit: int) -> list[RunRow]:
-        parameters: rows.Parameters = {"tenant": tenant, "run": after, "limit": limit}
-        return [rows.run_row(row) for row in await self._read(self._statement("runs_of"), parameters)]
+        parameters: columns.Parameters = {"tenant": tenant, "run": after, "limit": limit}
+        return [columns.run_row(row) for row in await self._read(self._statement("runs_of"), parameters)]
 
     async def recorded(self, tenant: Tenant, run: RunId) -> list[Recorded]:
         found = await self._read(self._sql["find_operations"], {"tenant": tenant, "run": run})
@@ -53,7 +53,7 @@ class PostgresSurvey(Base):
         return self._sql.fill(_STATEMENTS[name]).encode()
 
 
-def _behind(after: Stray, limit: int) -> rows.Parameters:
+def _behind(after: Stray, limit: int) -> columns.Parameters:
     return {"tenant": after.tenant, "address": after.address, "run": after.run, "seq": after.seq, "limit": limit}
 
 
@@ -64,6 +64,6 @@ def _stray(row: TupleRow) -> Stray:
 def _recorded(row: DictRow) -> Recorded:
     id = OperationId(row["id"])
     try:
-        return Recorded(id, rows.operation_row(row), row["data_class"], row["key_id"])
+        return Recorded(id, columns.operation_row(row), row["data_class"], row["key_id"])
     except ValueError as error:
         return Recorded(id, None, row["data_class"], row["key_id"], str(error))

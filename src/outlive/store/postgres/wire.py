@@ -18,8 +18,8 @@ from psycopg.errors import error_from_result
 from psycopg.rows import TupleRow
 
 from outlive.store.certain import Certain, outcome
+from outlive.store.columns import Parameters
 from outlive.store.postgres.connection import Place, connect
-from outlive.store.postgres.rows import Parameters
 
 _PARAMETER = re.compile(r"%\((\w+)\)s|%%")
 _BOOL, _BIGINT = 16, 20

@@ -11,11 +11,12 @@ from functools import lru_cache
 
 from psycopg.rows import DictRow, dict_row
 
-from outlive.log.entry import Draft, Sealed, seal
-from outlive.log.kinds import ClaimedBy, Started, draft
+from outlive.log.entry import Sealed, seal
+from outlive.log.kinds import ClaimedBy, draft
 from outlive.model.errors import StoreUnavailable
 from outlive.model.ids import Owner, RunId, Tenant
 from outlive.model.run import Authority, Head, NewRun, RunRow, Status
+from outlive.store import columns
 from outlive.store.port import Append, Attention, Claim, Claimed, ClaimWhy, Look, Overdue, Renewed, WorkerRow
 from outlive.store.postgres import rows
 from outlive.store.postgres.append import blob_parameters
@@ -44,12 +45,12 @@ class PostgresWork(Base):
     _knows: int
 
     async def start(self, run: NewRun, *, now: int | None = None, within: object = None) -> RunRow:
-        known: rows.Parameters = {"tenant": run.tenant, "run": run.id}
-        rows.check_text(known, f"run {run.id}")
+        known: columns.Parameters = {"tenant": run.tenant, "run": run.id}
+        columns.check_text(known, f"run {run.id}")
         if within is not None:
             return await self._start_within(Borrowed(within, self.name), run, known, now)
         if found := await self._read(self._sql["find_run"], {**known}):
-            return rows.run_row(found[0])
+            return columns.run_row(found[0])
         query, parameters = await self._starting(run, now)
         added = await self._write(query, parameters)
         if added:
@@ -58,9 +59,11 @@ class PostgresWork(Base):
         found = added or await self._read(self._sql["find_run"], {**known})
         if not found:
             raise StoreUnavailable(store=self.name, why=f"run {run.id} has gone as it was started")
-        return rows.run_row(found[0])
+        return columns.run_row(found[0])
 
-    async def _start_within(self, borrowed: Borrowed, run: NewRun, known: rows.Parameters, now: int | None) -> RunRow:
+    async def _start_within(
+        self, borrowed: Borrowed, run: NewRun, known: columns.Parameters, now: int | None
+    ) -> RunRow:
         """It has no hint: nobody knows whether and when the caller will commit."""
         await self._check_key(borrowed, run.tenant, await self.key(run.tenant))
         found = await borrowed.fetch(self._sql["find_run"], known)
@@ -69,7 +72,7 @@ class PostgresWork(Base):
             found = await borrowed.fetch(query, parameters) or await borrowed.fetch(self._sql["find_run"], known)
         if not found:
             raise StoreUnavailable(store=self.name, why=f"run {run.id} has gone as it was started")
-        return rows.run_row(found[0])
+        return columns.run_row(found[0])
 
     async def claim(self, claim: Claim, *, now: int | None = None) -> list[Claimed]:
         found = await self._candidates(claim, now)
@@ -85,7 +88,7 @@ class PostgresWork(Base):
     async def again(
         self, authority: Authority, *, owner: Owner, lease_ms: int, token: str | None = None, now: int | None = None
     ) -> Claimed | None:
-        held: rows.Parameters = {
+        held: columns.Parameters = {
             "tenant": authority.tenant, "run": authority.run, "epoch": authority.epoch, "token": authority.token,
             "only": None, "unless_live": False,
         }  # fmt: skip
@@ -102,7 +105,7 @@ class PostgresWork(Base):
         unless_live: bool = False,
         now: int | None = None,
     ) -> Claimed | None:
-        named: rows.Parameters = {
+        named: columns.Parameters = {
             "tenant": tenant, "run": run, "only": None if only is None else sorted(only), "unless_live": unless_live,
         }  # fmt: skip
         return await self._control("lock_run", named, ClaimedBy(owner=owner, why="control"), lease_ms, now)
@@ -125,10 +128,10 @@ class PostgresWork(Base):
         connections = self._connected()
         await connections.committer.ready()
         await asyncio.to_thread(connections.renewals.ready)
-        parameters: rows.Parameters = {
+        parameters: columns.Parameters = {
             "owner": worker.owner,
             "pid": worker.pid,
-            "serves": rows.to_json(dict(worker.serves)),
+            "serves": columns.to_json(dict(worker.serves)),
             "knows": self._knows,
             "started_at": worker.started_at,
             "now": self._at(now),
@@ -141,29 +144,29 @@ class PostgresWork(Base):
 
     async def workers(self, *, within_ms: int, now: int | None = None) -> list[WorkerRow]:
         found = await self._read(self._sql["find_workers"], {"within_ms": within_ms, "now": self._at(now)})
-        return [rows.worker_row(row) for row in found]
+        return [columns.worker_row(row) for row in found]
 
-    async def _starting(self, run: NewRun, now: int | None) -> tuple[bytes, rows.Parameters]:
+    async def _starting(self, run: NewRun, now: int | None) -> tuple[bytes, columns.Parameters]:
         at = self._at(now)
         if at is None:
             at = int((await self._read_tuples(self._sql["clock"], {}))[0][0])
         secret = await self.key(run.tenant)
-        first = Append(Authority(run.tenant, run.id, 0, ""), NOBODY, (_started(run, at),))
+        first = Append(Authority(run.tenant, run.id, 0, ""), NOBODY, (columns.started(run, at),))
         sealed = seal(secret, NOBODY, 0, first.drafts)
         entries = [{"place": 1, **rows.entry_parameters(entry)} for entry in sealed.entries]
         blobs = blob_parameters(first, sealed.blobs, [entry.blob for entry in sealed.entries])
-        parameters = {**_run_parameters(run, sealed.head), "now": at}
-        rows.check_text(parameters, f"run {run.id}")
-        parameters["entries"] = rows.to_json(entries)
+        parameters = {**columns.run_parameters(run, sealed.head), "now": at}
+        columns.check_text(parameters, f"run {run.id}")
+        parameters["entries"] = columns.to_json(entries)
         if blobs:
-            parameters["blobs"] = rows.to_json([{"place": 1, **blob} for blob in blobs])
+            parameters["blobs"] = columns.to_json([{"place": 1, **blob} for blob in blobs])
         parts = ("add_blob", "add_entry") if blobs else ("add_entry",)
         return self._sql.built("add_run", parts, "accepted_rows"), parameters
 
     async def _candidates(self, claim: Claim, now: int | None) -> list[DictRow]:
         """Runs that may be claimed, best first."""
         watched = sorted(claim.watched)
-        parameters: rows.Parameters = {
+        parameters: columns.Parameters = {
             **_asked(claim),
             "now": self._at(now),
             "limit": claim.limit,
@@ -179,14 +182,14 @@ class PostgresWork(Base):
         return list(best.values())[: claim.limit]
 
     async def _sealed(self, found: DictRow, claim: Claim) -> _Taking:
-        row = rows.run_row(found)
+        row = columns.run_row(found)
         why: ClaimWhy = "takeover" if row.status == "running" else "start" if row.epoch == 0 else "resume"
         fact = ClaimedBy(owner=claim.owner, why=why, code=claim.serves[row.agent])
         sealed = seal(await self.key(row.tenant), row.head, row.epoch + 1, [draft(fact, at=found["moment"])])
         return _Taking(row, why, self._clock.token(), sealed)
 
     async def _control(
-        self, locking: str, named: rows.Parameters, fact: ClaimedBy, lease_ms: int, now: int | None,
+        self, locking: str, named: columns.Parameters, fact: ClaimedBy, lease_ms: int, now: int | None,
         token: str | None = None,
     ) -> Claimed | None:  # fmt: skip
         self._refuse_inside()
@@ -205,7 +208,7 @@ class PostgresWork(Base):
             if found is None:
                 await connection.execute(self._sql["rollback"])
                 return None
-            row = rows.run_row(found)
+            row = columns.run_row(found)
             sealed = seal(secret, row.head, row.epoch + 1, [replace(blank, at=found["moment"])])
             parameters = {**named, **_control_parameters(row, sealed, fresh, fact.owner, lease_ms, found["moment"])}
             query = self._sql.built("control", ("add_entry",), "accepted_rows")
@@ -214,7 +217,7 @@ class PostgresWork(Base):
             if after is None:
                 return None
             authority = Authority(row.tenant, row.id, row.epoch + 1, fresh)
-            return Claimed(authority, rows.run_row(after), _why(fact), found["moment"])
+            return Claimed(authority, columns.run_row(after), _why(fact), found["moment"])
 
         return await self._on_connection(take, wrote=True)
 
@@ -232,7 +235,7 @@ def _look_statement(sql: Statements, sign: bool) -> bytes:
     return (f"with seen as (\n{named['see_worker']}\n)\n{text}" if sign else text).encode()
 
 
-def _asked(claim: Claim) -> rows.Parameters:
+def _asked(claim: Claim) -> columns.Parameters:
     """What a worker serves."""
     return {
         "agents": list(claim.serves),
@@ -246,9 +249,9 @@ def _why(fact: ClaimedBy) -> ClaimWhy:
     return "again" if fact.why == "again" else "control"
 
 
-def _claim_parameters(taking: list[_Taking], claim: Claim, now: int | None) -> rows.Parameters:
-    claims: list[rows.Parameters] = []
-    entries: list[rows.Parameters] = []
+def _claim_parameters(taking: list[_Taking], claim: Claim, now: int | None) -> columns.Parameters:
+    claims: list[columns.Parameters] = []
+    entries: list[columns.Parameters] = []
     for place, one in enumerate(taking, start=1):
         row, sealed = one.row, one.sealed
         claims.append(
@@ -267,8 +270,8 @@ def _claim_parameters(taking: list[_Taking], claim: Claim, now: int | None) -> r
         )
         entries.append({"place": place, **rows.entry_parameters(sealed.entries[0])})
     return {
-        "claims": rows.to_json(claims),
-        "entries": rows.to_json(entries),
+        "claims": columns.to_json(claims),
+        "entries": columns.to_json(entries),
         "owner": claim.owner,
         "lease_ms": claim.lease_ms,
         "now": now,
@@ -276,14 +279,14 @@ def _claim_parameters(taking: list[_Taking], claim: Claim, now: int | None) -> r
 
 
 def _claimed(accepted: DictRow, taking: _Taking) -> Claimed:
-    row = rows.run_row(accepted)
+    row = columns.run_row(accepted)
     authority = Authority(row.tenant, row.id, row.epoch, taking.token)
     return Claimed(authority, row, taking.why, accepted["at"], accepted["database"] or "")
 
 
 def _control_parameters(
     row: RunRow, sealed: Sealed, token: str, owner: str, lease_ms: int, now: int
-) -> rows.Parameters:
+) -> columns.Parameters:
     return {
         "tenant": row.tenant,
         "run": row.id,
@@ -295,37 +298,5 @@ def _control_parameters(
         "owner": owner,
         "lease_ms": lease_ms,
         "now": now,
-        "entries": rows.to_json([{"place": 1, **rows.entry_parameters(sealed.entries[0])}]),
-    }
-
-
-def _started(run: NewRun, at: int) -> Draft:
-    fact = Started(
-        agent=run.agent,
-        version=run.version,
-        input_digest=run.input_digest,
-        principal=run.principal,
-        purpose=run.purpose,
-        identity=run.identity,
-        labels=run.labels,
-    )
-    return draft(fact, at=at, payload=run.input)
-
-
-def _run_parameters(run: NewRun, head: Head) -> rows.Parameters:
-    return {
-        "tenant": run.tenant,
-        "run": run.id,
-        "agent": run.agent,
-        "version": run.version,
-        "next_seq": head.seq,
-        "head": head.digest,
-        "input_digest": run.input_digest,
-        "queue": run.queue,
-        "priority": run.priority,
-        "deadline_ms": run.deadline_ms,
-        "principal": run.principal,
-        "purpose": run.purpose,
-        "identity": run.identity,
-        "labels": rows.to_json(run.labels),
+        "entries": columns.to_json([{"place": 1, **rows.entry_parameters(sealed.entries[0])}]),
     }

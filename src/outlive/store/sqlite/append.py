@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from outlive.log.entry import seal
 from outlive.model.errors import LeaseLost, Refused, WrongState
 from outlive.model.run import ENDED, Authority, Head
+from outlive.store.columns import Parameters, check_text, operation_parameters
 from outlive.store.port import Append, Change
 from outlive.store.sqlite.connection import QUERIES
-from outlive.store.sqlite.rows import Parameters, check_text, entry_parameters, operation_parameters
+from outlive.store.sqlite.rows import entry_parameters
 
 
 @dataclass(frozen=True, slots=True)

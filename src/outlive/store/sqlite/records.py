@@ -8,6 +8,7 @@ from outlive.model.errors import UnknownRun
 from outlive.model.ids import OperationId, RunId, Tenant
 from outlive.model.operation import OperationRow
 from outlive.model.run import RunRow
+from outlive.store import columns
 from outlive.store.port import Divergence, Message, RunFilter
 from outlive.store.sqlite import rows
 from outlive.store.sqlite.base import Base, clock
@@ -26,21 +27,21 @@ class SQLiteRecords(Base):
     async def runs(self, tenant: Tenant, which: RunFilter) -> list[RunRow]:
         parameters = {
             "tenant": tenant,
-            "statuses": rows.to_json(list(which.statuses)),
+            "statuses": columns.to_json(list(which.statuses)),
             "agent": which.agent,
             "reason": which.reason,
-            "labels": rows.to_json(which.labels),
+            "labels": columns.to_json(which.labels),
             "limit": which.limit,
         }
         return await self._read(
-            lambda database: [rows.run_row(row) for row in database.execute(QUERIES["find_runs"], parameters)]
+            lambda database: [columns.run_row(row) for row in database.execute(QUERIES["find_runs"], parameters)]
         )
 
     async def operations(self, tenant: Tenant, run: RunId) -> list[OperationRow]:
         parameters = {"tenant": tenant, "run": run}
         return await self._read(
             lambda database: [
-                rows.operation_row(row) for row in database.execute(QUERIES["find_operations"], parameters)
+                columns.operation_row(row) for row in database.execute(QUERIES["find_operations"], parameters)
             ]
         )
 
@@ -48,19 +49,19 @@ class SQLiteRecords(Base):
         def find(database: sqlite3.Connection) -> OperationRow | None:
             parameters = {"tenant": tenant, "operation": operation}
             row = database.execute(QUERIES["find_operation"], parameters).fetchone()
-            return None if row is None else rows.operation_row(row)
+            return None if row is None else columns.operation_row(row)
 
         return await self._read(find)
 
     async def post(self, message: Message, *, now: int | None = None) -> bool:
-        parameters: rows.Parameters = {
+        parameters: columns.Parameters = {
             "tenant": message.tenant,
             "run": message.run,
             "topic": message.topic,
             "sender_key": message.sender_key,
             "body": message.body,
         }
-        rows.check_text(parameters, f"a message to run {message.run}")
+        columns.check_text(parameters, f"a message to run {message.run}")
 
         def add(database: sqlite3.Connection, clock: int) -> bool:
             if database.execute(QUERIES["add_message"], {**parameters, "now": self._at(now, clock)}).rowcount == 1:
@@ -97,4 +98,4 @@ class SQLiteRecords(Base):
 def find_run(database: sqlite3.Connection, tenant: Tenant, run: RunId) -> RunRow | None:
     """The row of a run, or None."""
     row = database.execute(QUERIES["find_run"], {"tenant": tenant, "run": run}).fetchone()
-    return None if row is None else rows.run_row(row)
+    return None if row is None else columns.run_row(row)

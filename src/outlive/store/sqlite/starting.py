@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from outlive.log.entry import Draft, seal
-from outlive.log.kinds import Started, draft
+from outlive.log.entry import seal
 from outlive.model.run import Authority, Head, NewRun, RunRow
+from outlive.store import columns
 from outlive.store.port import Append
 from outlive.store.sqlite import rows
 from outlive.store.sqlite.append import blob_parameters
@@ -22,17 +22,17 @@ class Starting:
     """All parameters of a start."""
 
     run: NewRun
-    row: rows.Parameters
+    row: columns.Parameters
     entries: list[tuple[object, ...]]
-    blobs: list[rows.Parameters]
+    blobs: list[columns.Parameters]
 
 
 def prepare(secret: bytes, run: NewRun, at: int) -> Starting:
     """Seal the first entry and encode everything. Raises NotSerialisable."""
-    first = Append(Authority(run.tenant, run.id, 0, ""), NOBODY, (_started(run, at),))
+    first = Append(Authority(run.tenant, run.id, 0, ""), NOBODY, (columns.started(run, at),))
     sealed = seal(secret, NOBODY, 0, first.drafts)
-    row = _run_parameters(run, sealed.head)
-    rows.check_text({**row, "input": run.input}, f"run {run.id}")
+    row = columns.run_parameters(run, sealed.head)
+    columns.check_text({**row, "input": run.input}, f"run {run.id}")
     entries = [rows.entry_parameters(run.tenant, run.id, entry) for entry in sealed.entries]
     return Starting(run, row, entries, blob_parameters(first, sealed.blobs, [entry.blob for entry in sealed.entries]))
 
@@ -45,35 +45,3 @@ def add(database: sqlite3.Connection, starting: Starting, now: int) -> RunRow | 
         for entry in starting.entries:
             database.execute(QUERIES["add_entry"], entry)
     return find_run(database, starting.run.tenant, starting.run.id)
-
-
-def _started(run: NewRun, at: int) -> Draft:
-    fact = Started(
-        agent=run.agent,
-        version=run.version,
-        input_digest=run.input_digest,
-        principal=run.principal,
-        purpose=run.purpose,
-        identity=run.identity,
-        labels=run.labels,
-    )
-    return draft(fact, at=at, payload=run.input)
-
-
-def _run_parameters(run: NewRun, head: Head) -> rows.Parameters:
-    return {
-        "tenant": run.tenant,
-        "run": run.id,
-        "agent": run.agent,
-        "version": run.version,
-        "next_seq": head.seq,
-        "head": head.digest,
-        "input_digest": run.input_digest,
-        "queue": run.queue,
-        "priority": run.priority,
-        "deadline_ms": run.deadline_ms,
-        "principal": run.principal,
-        "purpose": run.purpose,
-        "identity": run.identity,
-        "labels": rows.to_json(run.labels),
-    }

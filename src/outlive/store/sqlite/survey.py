@@ -9,8 +9,8 @@ from pathlib import Path
 
 from outlive.model.ids import OperationId, RunId, Tenant
 from outlive.model.run import RunRow
+from outlive.store import columns
 from outlive.store.sql import load
-from outlive.store.sqlite import rows
 from outlive.store.sqlite.base import Base
 from outlive.store.sqlite.connection import QUERIES
 from outlive.store.survey import Homeless, Recorded, Seen, Stray
@@ -24,12 +24,12 @@ class SQLiteSurvey(Base):
     async def open_runs(self, *, after: tuple[Tenant, RunId], limit: int) -> list[Seen]:
         found = await self._rows(_STATEMENTS["open_runs"], {"tenant": after[0], "run": after[1], "limit": limit})
         return [
-            Seen(rows.run_row(row), bool(row["unread"]), frozenset(json.loads(row["diverged"]))) for row in found
+            Seen(columns.run_row(row), bool(row["unread"]), frozenset(json.loads(row["diverged"]))) for row in found
         ]  # fmt: skip
 
     async def runs_of(self, tenant: Tenant, *, after: RunId, limit: int) -> list[RunRow]:
         found = await self._rows(_STATEMENTS["runs_of"], {"tenant": tenant, "run": after, "limit": limit})
-        return [rows.run_row(row) for row in found]
+        return [columns.run_row(row) for row in found]
 
     async def recorded(self, tenant: Tenant, run: RunId) -> list[Recorded]:
         found = await self._rows(QUERIES["find_operations"], {"tenant": tenant, "run": run})
@@ -50,11 +50,11 @@ class SQLiteSurvey(Base):
         found = await self._rows(_STATEMENTS["homeless"], {"tenant": tenant, "limit": limit})
         return [Homeless(RunId(row[0]), row[1]) for row in found]
 
-    async def _rows(self, statement: str, parameters: rows.Parameters) -> list[sqlite3.Row]:
+    async def _rows(self, statement: str, parameters: columns.Parameters) -> list[sqlite3.Row]:
         return await self._read(lambda database: list(database.execute(statement, parameters)))
 
 
-def _behind(after: Stray, limit: int) -> rows.Parameters:
+def _behind(after: Stray, limit: int) -> columns.Parameters:
     return {
         "tenant": after.tenant, "address": bytes.fromhex(after.address), "run": after.run, "seq": after.seq,
         "limit": limit,
@@ -68,6 +68,6 @@ def _stray(row: sqlite3.Row) -> Stray:
 def _recorded(row: sqlite3.Row) -> Recorded:
     id = OperationId(row["id"])
     try:
-        return Recorded(id, rows.operation_row(row), row["data_class"], row["key_id"])
+        return Recorded(id, columns.operation_row(row), row["data_class"], row["key_id"])
     except ValueError as error:
         return Recorded(id, None, row["data_class"], row["key_id"], str(error))

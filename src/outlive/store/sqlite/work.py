@@ -14,6 +14,7 @@ from outlive.log.kinds import ClaimedBy, draft
 from outlive.model.errors import StoreUnavailable
 from outlive.model.ids import Owner, RunId, Tenant
 from outlive.model.run import Authority, NewRun, RunRow, Status
+from outlive.store import columns
 from outlive.store.hints import never
 from outlive.store.port import (
     Attention,
@@ -162,10 +163,10 @@ class SQLiteWork(Base):
         return never() if self._hints is None else self._hints.changes()
 
     async def announce(self, worker: WorkerRow, *, now: int | None = None) -> None:
-        parameters: rows.Parameters = {
+        parameters: columns.Parameters = {
             "owner": worker.owner,
             "pid": worker.pid,
-            "serves": rows.to_json(worker.serves),
+            "serves": columns.to_json(worker.serves),
             "started_at": worker.started_at,
         }
 
@@ -185,7 +186,7 @@ class SQLiteWork(Base):
     async def workers(self, *, within_ms: int, now: int | None = None) -> list[WorkerRow]:
         def find(database: sqlite3.Connection) -> list[WorkerRow]:
             since = self._at(now, clock(database)) - within_ms
-            return [rows.worker_row(row) for row in database.execute(QUERIES["find_workers"], {"since": since})]
+            return [columns.worker_row(row) for row in database.execute(QUERIES["find_workers"], {"since": since})]
 
         return await self._read(find)
 
@@ -222,7 +223,7 @@ class SQLiteWork(Base):
             parameters = {
                 **_claim_parameters(row, sealed, token, control.owner, control.lease_ms),
                 "now": now_,
-                "only": None if control.only is None else rows.to_json(sorted(control.only)),
+                "only": None if control.only is None else columns.to_json(sorted(control.only)),
                 "unless_live": control.unless_live,
             }
             if database.execute(QUERIES["control"], parameters).rowcount != 1:
@@ -238,8 +239,8 @@ class SQLiteWork(Base):
 
 def candidates(database: sqlite3.Connection, claim: Claim, now: int) -> list[_Candidate]:
     """Runs that may be claimed, best first: the statements for each way to be claimable, merged."""
-    common: rows.Parameters = {
-        **_asked(claim), "now": now, "limit": claim.limit, "watched": rows.to_json(sorted(claim.watched)),
+    common: columns.Parameters = {
+        **_asked(claim), "now": now, "limit": claim.limit, "watched": columns.to_json(sorted(claim.watched)),
     }  # fmt: skip
     found: list[sqlite3.Row] = []
     for agent, code in claim.serves.items():
@@ -261,15 +262,15 @@ def candidates(database: sqlite3.Connection, claim: Claim, now: int) -> list[_Ca
         if row["due"] < known["due"]:
             merged[row["tenant"], row["id"]] = row
     best = sorted(merged.values(), key=lambda row: (-row["priority"], row["due"]))[: claim.limit]
-    return [_Candidate(rows.run_row(row), _why(row), row["due"]) for row in best]
+    return [_Candidate(columns.run_row(row), _why(row), row["due"]) for row in best]
 
 
-def _asked(claim: Claim) -> rows.Parameters:
+def _asked(claim: Claim) -> columns.Parameters:
     """What a worker serves."""
     return {
-        "queues": rows.to_json(list(claim.queues)),
-        "tenants": None if claim.tenants is None else rows.to_json(list(claim.tenants)),
-        "serves": rows.to_json(claim.serves),
+        "queues": columns.to_json(list(claim.queues)),
+        "tenants": None if claim.tenants is None else columns.to_json(list(claim.tenants)),
+        "serves": columns.to_json(claim.serves),
     }
 
 
@@ -288,7 +289,7 @@ def _why(row: sqlite3.Row) -> ClaimWhy:
 
 def _take(database: sqlite3.Connection, taking: _Taking, claim: Claim, now: int) -> bool:
     row, sealed = taking.candidate.row, taking.sealed
-    parameters: rows.Parameters = {
+    parameters: columns.Parameters = {
         **_claim_parameters(row, sealed, taking.token, claim.owner, claim.lease_ms),
         "now": now,
         "status": row.status,
@@ -319,7 +320,7 @@ def _claimed(taking: _Taking, claim: Claim, now: int) -> Claimed:
     return Claimed(Authority(row.tenant, row.id, row.epoch, taking.token), row, taking.candidate.why, now)
 
 
-def _claim_parameters(row: RunRow, sealed: Sealed, token: str, owner: Owner, lease_ms: int) -> rows.Parameters:
+def _claim_parameters(row: RunRow, sealed: Sealed, token: str, owner: Owner, lease_ms: int) -> columns.Parameters:
     return {
         "tenant": row.tenant,
         "run": row.id,
@@ -341,4 +342,4 @@ def _held(database: sqlite3.Connection, authority: Authority) -> RunRow | None:
         "token": authority.token,
     }
     row = database.execute(QUERIES["find_authority"], parameters).fetchone()
-    return None if row is None else rows.run_row(row)
+    return None if row is None else columns.run_row(row)
