@@ -63,6 +63,12 @@ def caller_line(depth: int = 1) -> str:
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
+@functools.lru_cache(maxsize=1024)
+def is_async(fn: UserFunction) -> bool:
+    """Whether it is an `async def`, under whatever decorators."""
+    return inspect.iscoroutinefunction(inspect.unwrap(fn))
+
+
 @dataclass(frozen=True, slots=True)
 class LateAnswer:
     """What a call on a thread answered after it was cancelled: the argument of the CancelledError."""
@@ -76,7 +82,7 @@ async def run_callable(fn: UserFunction, *args: object, **kwargs: object) -> obj
 
     When the caller is cancelled, a thread is still waited for, and its answer comes with the cancellation.
     """
-    if inspect.iscoroutinefunction(inspect.unwrap(fn)):
+    if is_async(fn):
         return await cast(Awaitable[object], fn(*args, **kwargs))
     context = contextvars.copy_context()
 

@@ -60,5 +60,4 @@ def show(name: str, arguments: str) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
-def _write(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+_write = json.JSONEncoder(ensure_ascii=False).encode

@@ -8,7 +8,6 @@ code. Before a send there is an intent; after it a record, or the operation is i
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 from collections.abc import Coroutine
@@ -17,7 +16,7 @@ from datetime import timedelta
 
 from outlive.engine import failures, inbox
 from outlive.engine.attempt import Attempt, Scope
-from outlive.engine.callables import run_callable, until_done
+from outlive.engine.callables import is_async, run_callable, until_done
 from outlive.engine.calls import Asked, Got, execute
 from outlive.engine.definition import ToolSpec
 from outlive.engine.doubt import WHY, believable_at, watch
@@ -310,7 +309,7 @@ class Send:
 
 def guarded(op: Operation[object], fn: UserFunction) -> UserFunction:
     """The body of a tool with the send window checked first, on the thread that will send."""
-    if inspect.iscoroutinefunction(inspect.unwrap(fn)):
+    if is_async(fn):
 
         async def on_loop(*args: object, **kwargs: object) -> object:
             op.begin()

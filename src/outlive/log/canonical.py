@@ -8,7 +8,6 @@ never change: a change of form is a new version.
 from __future__ import annotations
 
 import dataclasses
-import hmac
 import json
 from base64 import b64encode
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set
@@ -25,6 +24,7 @@ from uuid import UUID
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from outlive.log.mac import mac
 from outlive.model.errors import NotSerialisable
 
 VERSION = b"c1:"
@@ -69,7 +69,7 @@ def fragment(value: object, *, named: Named = NOBODY, where: str = "digest") -> 
 def digest(key: bytes, *parts: bytes) -> str:
     """HMAC-SHA256, in hex, over parts that are framed by their lengths: no two lists of parts share a message."""
     framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
-    return hmac.digest(key, framed, "sha256").hex()
+    return mac(key, framed).hex()
 
 
 def _tree(value: object, named: Named) -> object:

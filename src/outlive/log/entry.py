@@ -6,11 +6,10 @@ key; a payload over 32 KiB is covered through the keyed digest of its blob. Seal
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from outlive.log.mac import mac
 from outlive.model.errors import ChainBroken, NotSerialisable
 from outlive.model.run import Head
 
@@ -104,7 +103,7 @@ def seal(secret: bytes, head: Head, epoch: int, drafts: Sequence[Draft]) -> Seal
 
 def blob_address(secret: bytes, payload: str) -> str:
     """The keyed digest by which a blob is stored once. Keyed, so that an erased payload cannot be guessed back."""
-    return hmac.new(secret, b"blob\0" + payload.encode(), hashlib.sha256).hexdigest()
+    return mac(secret, b"blob\0" + payload.encode()).hex()
 
 
 def link(secret: bytes, before: bytes, entry: Entry) -> bytes:
@@ -120,7 +119,7 @@ def link(secret: bytes, before: bytes, entry: Entry) -> bytes:
 def _digest(secret: bytes, before: bytes, fields: Sequence[str]) -> bytes:
     # Each field is framed by its length, so that no two different entries give the same bytes.
     framed = "".join([f"{len(field)}:{field}" for field in fields])
-    return hmac.digest(secret, before + framed.encode(), "sha256")
+    return mac(secret, before + framed.encode())
 
 
 def verify(secret: bytes, run: str, entries: Sequence[Entry], before: bytes = b"") -> Head:

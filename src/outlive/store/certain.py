@@ -32,3 +32,10 @@ async def outcome(future: Certain[T]) -> T:
         task.uncancel()
         task.cancel()
         return future.result()
+
+
+async def turn() -> None:
+    """Let everything else that is ready have its turn."""
+    future: Certain[None] = Certain()
+    asyncio.get_running_loop().call_soon(future.set_result, None)
+    await outcome(future)

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from outlive.model.clock import Clock
 from outlive.model.errors import StoreUnavailable
-from outlive.store.certain import Certain, outcome
+from outlive.store.certain import turn
 from outlive.store.port import Transaction
 from outlive.store.sqlite import SQLiteStore
 from outlive.store.sqlite.base import clock as database_clock
@@ -72,13 +72,13 @@ class DirectStore(SQLiteStore):
     async def _write(self, work: Work[T], *, bare: bool = False) -> T:
         return await self._committed(work, _turn)
 
-    async def _write_certainly(self, work: Work[T]) -> T:
-        return await self._committed(work, _turn_certainly)
+    async def _append(self, work: Work[T]) -> T:
+        return await self._committed(work, turn)
 
-    async def _committed(self, work: Work[T], turn: Callable[[], Awaitable[None]]) -> T:
+    async def _committed(self, work: Work[T], pause: Callable[[], Awaitable[None]]) -> T:
         self._refuse_inside()
         while any(own.is_open() for own in self._transactions):
-            await turn()
+            await pause()
 
         def committed(database: sqlite3.Connection) -> T:
             database.execute(SETUP["begin"])
@@ -90,18 +90,18 @@ class DirectStore(SQLiteStore):
             database.execute(SETUP["commit"])
             return result
 
-        return await self._done(committed, turn)
+        return await self._done(committed, pause)
 
-    async def _done(self, work: Callable[[sqlite3.Connection], T], turn: Callable[[], Awaitable[None]]) -> T:
+    async def _done(self, work: Callable[[sqlite3.Connection], T], pause: Callable[[], Awaitable[None]]) -> T:
         # As with threads, other tasks have their turn before the answer is there, and a caller can be cancelled then.
-        await turn()
+        await pause()
         if self._database is None:
             raise StoreUnavailable(store=self.name, why="it is not open")
         try:
             result = work(self._database)
         except sqlite3.Error as error:
             raise translated(error, self.name) from error
-        await turn()
+        await pause()
         return result
 
 
@@ -110,12 +110,6 @@ async def _turn() -> None:
     turn: asyncio.Future[None] = loop.create_future()
     loop.call_soon(lambda: None if turn.done() else turn.set_result(None))
     await turn
-
-
-async def _turn_certainly() -> None:
-    turn: Certain[None] = Certain()
-    asyncio.get_running_loop().call_soon(turn.set_result, None)
-    await outcome(turn)
 
 
 @cache

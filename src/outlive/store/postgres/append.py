@@ -13,6 +13,7 @@ import psycopg
 from psycopg.rows import TupleRow
 
 from outlive.log.entry import seal
+from outlive.model.clock import Clock
 from outlive.model.errors import (
     CommitUnknown,
     LeaseLost,
@@ -25,6 +26,7 @@ from outlive.model.errors import (
 from outlive.model.run import ENDED, Authority, Head
 from outlive.store.certain import Certain, outcome
 from outlive.store.columns import Parameters, check_text, operation_parameters, to_json
+from outlive.store.lone import Lone
 from outlive.store.port import Append, Change
 from outlive.store.postgres.connection import CROSSED, FORGOTTEN, MOST_ATTEMPTS, Statements, is_lost, translated
 from outlive.store.postgres.rows import entry_parameters
@@ -175,17 +177,18 @@ class Committer:
     A run that is not ours any more fails alone; an append that the database cannot store fails alone.
     """
 
-    def __init__(self, connect: Connect, sql: Statements, tasks: Tasks, *, store: str) -> None:
+    def __init__(self, connect: Connect, sql: Statements, tasks: Tasks, clock: Clock, *, store: str) -> None:
         self._connect, self._sql, self._tasks, self._store = connect, sql, tasks, store
         self._wire: Wire | None = None
         self._waiting: list[_Waiting] = []
-        self._busy, self._open = False, True
+        self._busy, self._open, self._lone = False, True, Lone(clock)
         self._ended: asyncio.Future[None] | None = None
 
     async def append(self, prepared: Prepared) -> Head:
         """As the port's `append`."""
         if not self._open:
             raise StoreUnavailable(store=self._store, why="it is closed")
+        here = self._lone.begin(prepared.authority.tenant, prepared.authority.run)
         if self._busy or self._wire is None:
             one = _Waiting(prepared, Certain())
             self._waiting.append(one)
@@ -194,10 +197,12 @@ class Committer:
         # Nothing is on its way: the caller sends its own, and what gathers meanwhile follows in a task of ours.
         self._busy = True
         try:
-            [refusal] = await self._send([prepared])
+            [refusal] = await self._send([prepared], here=here)
         finally:
             self._busy = False
             self._go_on()
+        if here:
+            await self._lone.end()
         if refusal is not None:
             raise refusal
         return prepared.head
@@ -277,13 +282,13 @@ class Committer:
                 elif not one.future.done():
                     one.future.set_result(one.prepared.head)
 
-    async def _send(self, batch: list[Prepared]) -> list[LeaseLost | WrongState | None]:
+    async def _send(self, batch: list[Prepared], *, here: bool = False) -> list[LeaseLost | WrongState | None]:
         query, parameters = statement(self._sql, batch)
         for attempt in range(1, MOST_ATTEMPTS + 1):
             if self._wire is None or self._wire.closed:
                 self._wire = await self._connect()
             try:
-                return refusals(batch, await self._wire.execute(query, parameters))
+                return refusals(batch, await self._wire.execute(query, parameters, here=here))
             except psycopg.Error as error:
                 if is_lost(error) or error.sqlstate in FORGOTTEN:
                     await self._drop()

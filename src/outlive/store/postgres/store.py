@@ -84,7 +84,9 @@ class PostgresStore(PostgresLog, PostgresWork, PostgresRecords, PostgresSurvey):
         notify = notifier(pool, self._sql["notify"], self._place)
         self._connections = Connections(
             pool,
-            Committer(partial(open_wire, self._place, wait=self._wait), self._sql, self._tasks, store=self.name),
+            Committer(
+                partial(open_wire, self._place, wait=self._wait), self._sql, self._tasks, self._clock, store=self.name
+            ),
             Renewals(
                 partial(connect_blocking, self._place, wait=self._wait, use="renewals"),
                 self._sql,

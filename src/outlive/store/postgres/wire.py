@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import select
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ from outlive.store.postgres.connection import Place, connect
 
 _PARAMETER = re.compile(r"%\((\w+)\)s|%%")
 _BOOL, _BIGINT = 16, 20
+# The longest that the event loop is kept from its turn: a commit of a fast disk on a server that is near.
+MOMENT_MS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +50,27 @@ class Wire:
         self._results: list[pq.abc.PGresult] = []
         self._socket = self._libpq.socket
         self._loop.add_reader(self._socket, self._readable)
+        self._moment = select.poll()
+        self._moment.register(self._socket, select.POLLIN)
 
     @property
     def closed(self) -> bool:
         """Whether it can be used no more."""
         return self._connection.closed
 
-    async def execute(self, statement: bytes, parameters: Parameters) -> list[TupleRow]:
+    async def execute(self, statement: bytes, parameters: Parameters, *, here: bool = False) -> list[TupleRow]:
         """One statement that commits by itself, with the driver's named parameters; its rows, if it has any.
 
-        A cancellation of the caller is held back until the database has answered.
+        A cancellation of the caller is held back until the database has answered. With `here` the answer is waited for
+        without giving the loop its turn, for a moment at most.
         Raises psycopg.Error; an OperationalError without a state is a connection that has gone, or did not answer.
         """
         shape = self._shapes.get(statement) or await self._shape(statement)
         values = [_encoded(parameters[name]) for name in shape.parameters]
         if self._prepared:
-            [result] = await self._ask(lambda: self._libpq.send_query_prepared(shape.name, values))
+            [result] = await self._ask(lambda: self._libpq.send_query_prepared(shape.name, values), here)
         else:
-            [result] = await self._ask(lambda: self._libpq.send_query_params(shape.text, values))
+            [result] = await self._ask(lambda: self._libpq.send_query_params(shape.text, values), here)
         return _rows(result)
 
     async def close(self) -> None:
@@ -80,15 +86,22 @@ class Wire:
         self._shapes[statement] = shape
         return shape
 
-    async def _ask(self, send: Callable[[], None]) -> list[pq.abc.PGresult]:
-        self._answer, self._results = Certain(), []
-        limit = self._loop.call_later(self._limit, self._fail, f"no answer within {self._limit:g} s")
+    async def _ask(self, send: Callable[[], None], here: bool = False) -> list[pq.abc.PGresult]:
+        answer: Certain[list[pq.abc.PGresult]] = Certain()
+        self._answer, self._results = answer, []
         try:
             send()
             self._flush()
-            return await outcome(self._answer)
+            if here and self._moment.poll(MOMENT_MS):
+                self._readable()
+            if answer.done():
+                return answer.result()
+            limit = self._loop.call_later(self._limit, self._fail, f"no answer within {self._limit:g} s")
+            try:
+                return await outcome(answer)
+            finally:
+                limit.cancel()
         finally:
-            limit.cancel()
             self._answer = None
 
     def _flush(self) -> None:

@@ -10,11 +10,13 @@ from typing import TypeVar
 
 from outlive.model.clock import Clock
 from outlive.model.errors import Refused, StoreUnavailable
-from outlive.model.ids import Tenant
+from outlive.model.ids import RunId, Tenant
 from outlive.store.certain import Certain, outcome
+from outlive.store.lone import Lone
 from outlive.store.sqlite.borrowed import borrowed
 from outlive.store.sqlite.connection import QUERIES, Synchronous, file_identity, find_key
 from outlive.store.sqlite.hints import HintFile
+from outlive.store.sqlite.near import Near
 from outlive.store.sqlite.thread import Awaited, Connections, Work, Writer
 from outlive.store.sqlite.turnstile import Turnstile
 
@@ -37,6 +39,8 @@ class Base:
         self._keys: dict[Tenant, bytes] = {}
         self._file: tuple[int, int] | None = None
         self._hints: HintFile | None = None
+        self._near: Near | None = None
+        self._lone = Lone(clock)
 
     async def key(self, tenant: Tenant, *, within: object = None) -> bytes:
         """See `Records.key`."""
@@ -87,12 +91,19 @@ class Base:
         self._writer().put(request)
         return await request.future
 
-    async def _write_certainly(self, work: Work[T]) -> T:
+    async def _append(self, work: Work[T]) -> T:
         """A cancellation of the caller is held back until the outcome is known."""
         self._refuse_inside()
         future: Certain[T] = Certain()
-        self._writer().put(Awaited(work, future=future))
+        self._writer().put(Awaited(work, decides_first=True, future=future))
         return await outcome(future)
+
+    def _near_by(self, tenant: Tenant, run: RunId) -> Near | None:
+        """Where to write an append without the thread, if nobody else is writing."""
+        if not self._lone.begin(tenant, run) or not self._writer().idle:
+            return None
+        self._refuse_inside()
+        return self._near
 
     async def _write_alone(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """One statement that commits by itself, when its turn has come: no begin, no commit, nothing beside it."""

@@ -88,12 +88,17 @@ def journal_mode(database: sqlite3.Connection) -> str:
 def translated(error: sqlite3.Error, store: str) -> StoreError:
     """What an error of the driver means to a caller. In every case the statement's transaction is not committed."""
     code = getattr(error, "sqlite_errorcode", 0)
-    if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    if is_busy(error):
         return StoreBusy(store=store, why=str(error))
     # Shared memory that cannot grow has no error of its own for a full device.
     if code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE:
         return StoreFull(store=store)
     return StoreUnavailable(store=store, why=f"{getattr(error, 'sqlite_errorname', 'error')}: {error}")
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether somebody else holds the lock."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _network_filesystem(path: Path) -> str:

@@ -40,6 +40,14 @@ pragma synchronous = full;
 -- For tests alone: an acknowledged commit may be lost with the machine.
 pragma synchronous = off;
 
+-- name: use_no_checkpoints
+-- Copying the journal into the database is somebody else's: it takes as long as many commits.
+pragma wal_autocheckpoint = 0;
+
+-- name: checkpoint
+-- Copy what nobody reads any more from the journal into the database; nobody waits for it.
+pragma wal_checkpoint (passive);
+
 -- name: use_read_only
 -- A reader's connection cannot write by mistake.
 pragma query_only = on;

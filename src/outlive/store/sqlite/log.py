@@ -25,8 +25,13 @@ class SQLiteLog(Base):
 
     async def append(self, append: Append, *, now: int | None = None) -> Head:
         secret = self._keys.get(append.authority.tenant) or await self.key(append.authority.tenant)
-        prepared = prepare(secret, append)
-        head = await self._write_certainly(lambda database, clock: execute(database, prepared, self._at(now, clock)))
+        prepared, head = prepare(secret, append), None
+        at = partial(self._at, now)
+        near = self._near_by(append.authority.tenant, append.authority.run)
+        if near is not None and (head := near.append(prepared, at)) is not None:
+            await self._lone.end()
+        if head is None:
+            head = await self._append(lambda database, clock: execute(database, prepared, at(clock)))
         if worth_a_hint(append):
             self._hint()
         return head

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from outlive.model.clock import Clock
 from outlive.model.errors import SettingInvalid, StoreUnavailable, UnsafeDurability
 from outlive.store.sqlite.connection import (
     OLDEST,
+    SETUP,
     Synchronous,
     connect_reader,
     connect_writer,
@@ -22,9 +24,10 @@ from outlive.store.sqlite.connection import (
 from outlive.store.sqlite.hints import HintFile
 from outlive.store.sqlite.log import SQLiteLog
 from outlive.store.sqlite.migrate import examine, migrate, migrations
+from outlive.store.sqlite.near import Near
 from outlive.store.sqlite.records import SQLiteRecords
 from outlive.store.sqlite.survey import SQLiteSurvey
-from outlive.store.sqlite.thread import Awaited, Connections, Writer
+from outlive.store.sqlite.thread import Awaited, Connections, Request, Writer
 from outlive.store.sqlite.turnstile import Turnstile
 from outlive.store.sqlite.work import SQLiteWork
 from outlive.store.upkeep import Migration
@@ -82,6 +85,8 @@ class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords, SQLiteSurvey):
             writer.put(prepare)
             await prepare.future
             self._file = file_identity(self._path)
+            at_once = partial(connect_writer, self._path, turnstile, wait=0.0, synchronous=self._synchronous)
+            self._near = Near(at_once, self._turnstile(), store=self.name, copy=partial(_copy, readers))
         except BaseException:
             await self.close()
             raise
@@ -91,6 +96,9 @@ class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords, SQLiteSurvey):
         if self._threads is None:
             return
         threads, self._threads = self._threads, None
+        if self._near is not None:
+            self._near.close()
+            self._near = None
         for lane in threads:
             lane.close()
         for lane in threads:
@@ -104,6 +112,25 @@ class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords, SQLiteSurvey):
             raise UnsafeDurability(store=self.name, setting=", ".join(found))
         if not self._existing:
             migrate(database, turnstile, self._known, store=self.name)
+
+
+class _Checkpoint(Request):
+    """Copies the journal into the database; one that fails is made good by the next."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+
+    def perform(self, database: sqlite3.Connection, now: int) -> None:
+        database.execute(SETUP["checkpoint"]).fetchall()
+
+    def answer(self, error: BaseException | None) -> None:
+        self.ended.set()
+
+
+def _copy(readers: Connections) -> threading.Event:
+    request = _Checkpoint()
+    readers.put(request)
+    return request.ended
 
 
 async def open_sqlite(

@@ -12,7 +12,8 @@ import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Generic, TypeAlias, TypeVar
 
 from outlive.model.errors import CommitUnknown, OutliveError, StoreBusy, StoreError, StoreFull, StoreUnavailable
@@ -35,6 +36,8 @@ class Request(ABC):
 
     # Outside of any transaction, alone.
     bare = False
+    # It is refused, with an error of ours, before it has written anything: then nothing is there to undo.
+    decides_first = False
 
     @abstractmethod
     def perform(self, database: sqlite3.Connection, now: int) -> None:
@@ -52,26 +55,25 @@ class Request(ABC):
 class Awaited(Request, Generic[T]):
     """A request that a coroutine awaits."""
 
-    def __init__(self, work: Work[T], *, bare: bool = False, future: asyncio.Future[T] | None = None) -> None:
-        self._work, self.bare = work, bare
-        self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[T] = future or self._loop.create_future()
+    def __init__(
+        self, work: Work[T], *, bare: bool = False, decides_first: bool = False, future: asyncio.Future[T] | None = None
+    ) -> None:
+        self._work, self.bare, self.decides_first = work, bare, decides_first
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[T] = future or self.loop.create_future()
         self._result: list[T] = []
 
     def perform(self, database: sqlite3.Connection, now: int) -> None:
         self._result = [self._work(database, now)]
 
     def answer(self, error: BaseException | None) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._deliver, error)
-        except RuntimeError:
-            # The loop is closed: nobody is there to be told.
-            return
+        _tell([(self, error)])
 
     def abandoned(self) -> bool:
         return self.future.cancelled()
 
-    def _deliver(self, error: BaseException | None) -> None:
+    def deliver(self, error: BaseException | None) -> None:
+        """As `answer`, on the thread of the loop."""
         if self.future.done():
             return
         if error is not None:
@@ -181,11 +183,18 @@ class Writer(_Lane):
     def __init__(self, connect: Callable[[], sqlite3.Connection], turnstile: Turnstile, *, store: str) -> None:
         self._connect, self._turnstile = connect, turnstile
         self._database: sqlite3.Connection | None = None
+        self._serving = False
         super().__init__(store=store, name="writer", threads=1)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being written or waits to be, as far as can be seen from another thread."""
+        return not self._serving and self._requests.empty()
 
     def _run(self) -> None:
         waiting: Request | None = self._requests.get()
         while waiting is not None:
+            self._serving = True
             waiting = self._alone(waiting) if waiting.bare else self._serve(waiting)
         self._refuse([*self._urgent], StoreUnavailable(store=self._store, why="it is closed"))
         self._drop()
@@ -200,6 +209,10 @@ class Writer(_Lane):
             request.answer(error)
         else:
             request.answer(None)
+        return self._next()
+
+    def _next(self) -> Request | None:
+        self._serving = False
         return self._requests.get()
 
     def _serve(self, first: Request) -> Request | None:
@@ -215,8 +228,7 @@ class Writer(_Lane):
                         self._commit(self._connected(), batch, told)
             finally:
                 # After the turn is let go: whoever acts on an answer may stop the process, and nobody could write then.
-                for request, failure in told:
-                    request.answer(failure)
+                _tell(told)
         except (StoreBusy, StoreUnavailable) as error:
             # All have waited for the same lock: none of them would get it sooner by waiting again.
             following = following or self._gather(first, batch)
@@ -225,7 +237,7 @@ class Writer(_Lane):
             self._refuse(batch, self._failed(error))
         except Exception as error:  # noqa: BLE001 - the thread must go on, and every request be answered
             self._refuse(batch or [first], error)
-        return following[0] if following else self._requests.get()
+        return following[0] if following else self._next()
 
     def _gather(self, first: Request, batch: list[Request]) -> list[Request | None]:
         """Fill the batch from the queue, urgent ones first. Returns the request that does not fit in, if any."""
@@ -249,9 +261,9 @@ class Writer(_Lane):
             database.execute(SETUP["begin"])
             now = int(database.execute(QUERIES["clock"]).fetchone()[0])
             outcomes = [(request, _attempt(database, request, now, shared=len(batch) > 1)) for request in batch]
-        except sqlite3.Error as error:
+        except (sqlite3.Error, _Spoiled) as error:
             self._undo(database)
-            failure: OutliveError | None = self._failed(error)
+            failure = self._failed(error) if isinstance(error, sqlite3.Error) else error.__cause__
             if len(batch) == 1:
                 told.append((batch[0], failure))
                 return
@@ -308,6 +320,29 @@ class Writer(_Lane):
             request.answer(error)
 
 
+def _tell(told: Sequence[Told]) -> None:
+    """Answer each; those of one event loop together, so that it is woken once."""
+    awaited: dict[asyncio.AbstractEventLoop, list[tuple[Awaited[object], BaseException | None]]] = {}
+    for request, failure in told:
+        if isinstance(request, Awaited):
+            awaited.setdefault(request.loop, []).append((request, failure))
+        else:
+            request.answer(failure)
+    for loop, answers in awaited.items():
+        # A loop that is closed has nobody to be told.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_deliver, answers)
+
+
+def _deliver(answers: Sequence[tuple[Awaited[object], BaseException | None]]) -> None:
+    for request, failure in answers:
+        request.deliver(failure)
+
+
+class _Spoiled(Exception):
+    """A request failed in the middle of what it wrote, and there is no savepoint to go back to."""
+
+
 class _Wake(Request):
     """Makes the writer look at the urgent requests."""
 
@@ -334,18 +369,21 @@ def commit_failure(database: sqlite3.Connection, error: sqlite3.Error, store: st
 
 def _attempt(database: sqlite3.Connection, request: Request, now: int, *, shared: bool) -> Exception | None:
     """Perform a request in the open transaction; its own failure (not the driver's) is undone and returned."""
-    if shared:
+    apart = shared and not request.decides_first
+    if apart:
         database.execute(SETUP["savepoint"])
     try:
         request.perform(database, now)
     except sqlite3.Error:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever the work raises belongs to its caller
-        if shared:
+    except Exception as error:
+        if shared and not apart and not isinstance(error, OutliveError):
+            raise _Spoiled from error
+        if apart:
             database.execute(SETUP["undo_savepoint"])
             database.execute(SETUP["release_savepoint"])
         return error
-    if shared:
+    if apart:
         database.execute(SETUP["release_savepoint"])
     return None
 

@@ -40,6 +40,19 @@ class Turnstile:
         finally:
             fcntl.flock(turn, fcntl.LOCK_UN)
 
+    def taken(self) -> bool:
+        """Have the turn if nobody is there, without waiting; until `let_go`."""
+        queue, turn = self._opened()
+        if not _try(queue):
+            return False
+        taken = _try(turn)
+        fcntl.flock(queue, fcntl.LOCK_UN)
+        return taken
+
+    def let_go(self) -> None:
+        """Give back what `taken` gave."""
+        fcntl.flock(self._opened()[1], fcntl.LOCK_UN)
+
     def close(self) -> None:
         """Close the files; anything held is let go."""
         files, self._files = self._files, None
