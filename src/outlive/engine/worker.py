@@ -51,7 +51,7 @@ class Pace:
     lease_ms: int = 30_000
     concurrency: int = 100
     poll_least: float = 0.02
-    poll_most: float = 5.0
+    poll_most: float = 6.0
     poll_deaf: float = 1.0
     drain: float = 30.0
     stall_limit: float = 300.0
