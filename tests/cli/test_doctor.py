@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from outlive.app.explain import explain
+from outlive.app.explain import Served, explain
 from outlive.cli import codes
 from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
 from outlive.model.run import Head, RunRow
@@ -164,7 +164,7 @@ def test_a_takeover_has_some_seconds_where_somebody_can_do_it(
         DEFAULT_TENANT, RunId("r"), "nap", "1", "running", 1, Head(2, b""), 0, 0, "", RunId("r"), owner=Owner("w"),
         expires_at=1_000_000, lease_ms=30_000,
     )  # fmt: skip
-    builds = {agent: frozenset(found) for agent, found in serving.items()}
+    builds = {agent: frozenset(Served("1", build) for build in found) for agent, found in serving.items()}
     found = explain(Seen(row, False, frozenset({"b0"})), builds, 1_000_000 + late_ms)
     assert (found.fault, found.kind) == (fault, "none" if fault else "lease")
 

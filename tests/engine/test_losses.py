@@ -11,6 +11,7 @@ from typing import Literal, cast
 import pytest
 
 from outlive import NotSent, Operation, Run
+from outlive.engine.definition import AgentSpec
 from outlive.errors import CommitUnknown
 from outlive.log import kinds
 from outlive.log.fold import Fold, fold
@@ -32,6 +33,7 @@ from tests.engine.subject import (
     charge,
     does,
     note_down,
+    subject,
 )
 
 
@@ -258,6 +260,30 @@ async def test_operations_of_lost_turns_are_met_again_in_their_turns(rig: Rig, d
     assert {one.status for one in await rig.operations(RUN)} == {"succeeded"}
     seen = (await rig.lines(RUN))[-1].payload or ""
     assert [f"did turn {n}" in seen for n in range(3)] == [True] * 3
+
+
+async def test_lost_operations_are_met_again_under_the_present_name_of_their_tool(rig: Rig, database: Database) -> None:
+    """Both have been sent under the old name; a deploy between the loss and the retry must not send them again."""
+
+    async def old(run: Run[None]) -> object:
+        database.fall_behind()
+        done = [await run.call(act, "one"), await run.call(act, "two")]
+        await database.fail_over()
+        return [done, await run.step(add, 3)]
+
+    async def new(run: Run[None]) -> object:
+        return [await run.call(charge, "one"), await run.call(charge, "two"), await run.step(add, 3)]
+
+    await start(rig, database, old)
+    assert (await rig.row(RUN)).reason == "entries lost"
+    await retry(rig)
+    rig.evict = True  # each record is replayed by the next attempt
+    worker = await carry_on(rig, new, code="new")
+    worker.agents = {"subject": AgentSpec("subject", "2", subject.fn, renamed={"act": "charge"})}
+    await rig.until_ended(worker, RUN)
+    assert (await rig.row(RUN)).status == "succeeded"
+    assert sends(rig) == ["one", "two"]
+    assert {(one.tool, one.status) for one in await rig.operations(RUN)} == {("act", "succeeded")}
 
 
 async def test_another_call_in_the_place_of_a_lost_one_diverges(rig: Rig, database: Database) -> None:

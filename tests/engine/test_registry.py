@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import pytest
 from pydantic import BaseModel, SecretStr
 
 from outlive import NotDigested, Operation, Outlive, Run
+from outlive.app.compose import worker_of
+from outlive.app.settings import Settings
 from outlive.errors import BadArguments, DuplicateName, Refused, ScopeOpen, SecretInSignature, UnknownAgent, WrongState
+from outlive.store.port import Store
+from outlive.testing.clock import ManualClock
 from tests.engine.rig import Rig
 from tests.engine.scenes import acts, control
 from tests.engine.subject import RUN, State, begin, does
@@ -96,6 +102,47 @@ def test_the_build_changes_with_the_source(tmp_path: Path, monkeypatch: pytest.M
         builds.append((app.registry.build(), app.registry.build()))
     assert builds[0][0] == builds[0][1]
     assert builds[0] != builds[1]
+
+
+SAY_BUILD = """
+from outlive import Outlive
+from {} import job
+app = Outlive()
+app.agent()(job)
+print(app.registry.build())
+"""
+AGENT = (
+    "from outlive import Run\nfrom {} import rate\nasync def job(run: Run[None], input: str) -> str:\n    return rate"
+)
+
+
+@pytest.mark.parametrize("packaged", [True, False])
+def test_the_build_changes_with_code_that_the_agent_imports_and_not_with_its_place(
+    tmp_path: Path, packaged: bool
+) -> None:
+    """A module that decides what an agent asks for is part of the release, whichever file the agent is in."""
+    builds = {}
+    for place, rate in (("here", 1), ("there", 1), ("changed", 2)):
+        directory = tmp_path / place / ("shop" if packaged else "")
+        directory.mkdir(parents=True)
+        (directory / ("__init__.py" if packaged else "unused.py")).touch()
+        (directory / "rates.py").write_text(f"rate = '{rate}'")
+        (directory / "jobs.py").write_text(AGENT.format("shop.rates" if packaged else "rates"))
+        command = [sys.executable, "-c", SAY_BUILD.format("shop.jobs" if packaged else "jobs")]
+        done = subprocess.run(command, cwd=tmp_path / place, capture_output=True, text=True, check=True)
+        builds[place] = done.stdout.strip()
+    assert builds["here"] == builds["there"]
+    assert builds["here"] != builds["changed"]
+
+
+def test_the_build_can_be_said() -> None:
+    app: Outlive[None] = Outlive()
+    app.agent(name="one")(one)
+    said = Settings.load({"OUTLIVE_BUILD": "release-7"})
+    store = cast(Store, None)
+    worker = worker_of(app.registry, store, said, ManualClock(), None)
+    assert worker.kit.code == "release-7"
+    assert worker_of(app.registry, store, Settings(), ManualClock(), None).kit.code == app.registry.build()
 
 
 async def test_only_a_blocked_run_can_be_retried(rig: Rig) -> None:

@@ -131,7 +131,7 @@ class Failing:
         self.asked = threading.Semaphore(0)
         self.times = 0
 
-    def renew(self, owner: Owner, held: object, lease_ms: int, *, now: int | None = None) -> Renewed:
+    def renew(self, owner: Owner, held: object, lease_ms: int, *, now: int | None = None, **_: object) -> Renewed:
         self.times += 1
         self.asked.release()
         if self.times == 1:

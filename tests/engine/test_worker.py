@@ -372,7 +372,7 @@ class Answers:
         self.kept: list[Authority] = []
         self.error: Exception | None = None
 
-    def renew(self, owner: Owner, held: object, lease_ms: int, *, now: int | None = None) -> Renewed:
+    def renew(self, owner: Owner, held: object, lease_ms: int, *, now: int | None = None, **_: object) -> Renewed:
         if self.error is not None:
             raise self.error
         return Renewed(now or 0, frozenset(self.kept), frozenset())
@@ -404,7 +404,7 @@ async def test_an_answer_about_an_older_claim_takes_nothing_away() -> None:
     older = grip.authority
 
     class Slow(Answers):
-        def renew(self, owner: Owner, held: object, lease_ms: int, *, now: int | None = None) -> Renewed:
+        def renew(self, owner: Owner, held: object, lease_ms: int, *, now: int | None = None, **_: object) -> Renewed:
             grip.moved(Authority(older.tenant, older.run, 2, "u"), clock.boottime() + 28)
             return Renewed(0, frozenset(), frozenset())
 

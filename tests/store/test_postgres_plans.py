@@ -78,6 +78,7 @@ async def test_a_claim_reads_no_more_of_a_long_queue_than_it_takes(postgres: str
     await (await open_postgres(postgres, clock=ManualClock())).close()
     parameters = {
         "now": 500_000, "limit": 10, "agents": ["pilot"], "codes": ["b1"], "queues": ["default"], "tenants": None,
+        "versions": "{}",
     }  # fmt: skip
     query = Statements(place_of(postgres).schema).claimable(watched=False)
     with raw(postgres) as connection:
@@ -124,7 +125,7 @@ async def test_an_append_and_a_renewal_find_their_rows_by_key(postgres: str) -> 
         sql = Statements(place_of(postgres).schema)
         query, parameters = statement(sql, [prepare(SECRET, append, None)])
         held = json.dumps([{"place": 0, "tenant": "default", "run": "r", "epoch": 1, "token": hold.authority.token}])
-        renewal = {"held": held, "owner": ANNA, "lease_ms": LEASE, "now": None}
+        renewal = {"held": held, "owner": ANNA, "lease_ms": LEASE, "now": None, "stalled_ms": None, "stalled_by": ""}
         with raw(postgres) as connection:
             connection.execute(FILL.encode())
             for text, given in ((query, parameters), (sql.renewal(), renewal)):

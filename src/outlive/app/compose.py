@@ -80,8 +80,8 @@ def worker_of(
     register_all(secrets, scrubber)
     kit = Kit(
         store, clock, DatabaseTime(clock), registry.tools, secrets, scrubber, deps,
-        settings.lease.total_seconds(), code=registry.build(), wake_in_place=wake_in_place, evict=evict,
-        on_send=on_send,
+        settings.lease.total_seconds(), code=settings.build or registry.build(), wake_in_place=wake_in_place,
+        evict=evict, on_send=on_send,
     )  # fmt: skip
     pace = Pace(
         lease_ms=int(settings.lease.total_seconds() * 1000), concurrency=settings.concurrency,

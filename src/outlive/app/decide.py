@@ -33,7 +33,9 @@ async def resolve(
     """
     row = await _run(control, tenant, run)
     found = await find_operation(control.store, tenant, row.id, operation)
-    payload = _outcome(registry, found, outcome) if decision == "happened" else None
+    agent = registry.agents.get(row.agent)
+    name = agent.renamed.get(found.tool, found.tool) if agent is not None else found.tool
+    payload = _outcome(registry, name, outcome) if decision == "happened" else None
     said = inbox.Decision(found.id, found.attempt, decision, writable(who), writable(why), payload)
     await control.resolve(row, found, said)
     return found
@@ -67,18 +69,16 @@ async def _run(control: Control, tenant: Tenant, run: str) -> RunRow:
     return row
 
 
-def _outcome(registry: Registry, operation: OperationRow, outcome: str | None) -> str:
+def _outcome(registry: Registry, name: str, outcome: str | None) -> str:
     """The outcome in the form in which the tool's own result would have been written."""
-    tool = registry.tools.get(operation.tool)
-    where = f"the outcome of {operation.tool}"
+    tool = registry.tools.get(name)
+    where = f"the outcome of {name}"
     if tool is None:
-        raise BadArguments(
-            function=operation.tool, why="this application has no such tool, so its outcome cannot be read"
-        )
+        raise BadArguments(function=name, why="this application has no such tool, so its outcome cannot be read")
     try:
         text = outcome if outcome is not None else "null"
         json.loads(text)
         return tool.signature.result.encode(tool.signature.result.decode(text, where=where), where=where)
     except (UndecodableEntry, ValueError) as error:
         why = f"happened needs the outcome as JSON of its result type: {error}"
-        raise BadArguments(function=operation.tool, why=why) from None
+        raise BadArguments(function=name, why=why) from None

@@ -31,17 +31,25 @@ class Explanation:
     fault: Fault | None = None
 
 
-def builds_of(workers: Iterable[WorkerRow]) -> dict[str, frozenset[str]]:
-    """Which builds of each agent the workers serve."""
-    found: dict[str, frozenset[str]] = {}
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A version of an agent, and the build of the code that has it."""
+
+    version: str
+    build: str
+
+
+def builds_of(workers: Iterable[WorkerRow]) -> dict[str, frozenset[Served]]:
+    """What the workers serve of each agent."""
+    found: dict[str, frozenset[Served]] = {}
     for worker in workers:
         for agent, build in worker.serves.items():
-            found[agent] = found.get(agent, frozenset()) | {build}
+            found[agent] = found.get(agent, frozenset()) | {Served(worker.versions.get(agent, ""), build)}
     return found
 
 
-def explain(seen: Seen, serving: Mapping[str, frozenset[str]], now: int) -> Explanation:
-    """What explains the run at `now` by the database's clock; `serving` are the builds that live workers serve."""
+def explain(seen: Seen, serving: Mapping[str, frozenset[Served]], now: int) -> Explanation:
+    """What explains the run at `now` by the database's clock; `serving` is what live workers serve."""
     row = seen.row
     if wrong := _contradiction(row):
         return Explanation("none", wrong, "unexplained run")
@@ -76,26 +84,26 @@ def _contradiction(row: RunRow) -> str:
     return ""
 
 
-def _leased(seen: Seen, serving: Mapping[str, frozenset[str]], now: int) -> Explanation:
+def _leased(seen: Seen, serving: Mapping[str, frozenset[Served]], now: int) -> Explanation:
     row = seen.row
     assert row.expires_at is not None
     late = now - row.expires_at
     if late <= 0:
         return Explanation("lease", f"{row.owner} drives it")
-    fit = _fit(seen, serving)
-    if fit and late <= _TAKEOVER_MS + (row.lease_ms or 0) // 3:
+    taken = bool(fit(seen, serving))
+    if taken and late <= _TAKEOVER_MS + (row.lease_ms or 0) // 3:
         return Explanation("lease", f"the lease of {row.owner} has just lapsed, and another worker takes it over")
     why = f"the lease of {row.owner} lapsed {_seconds(late)} ago, and nobody took it over"
-    return Explanation("none", why if fit else f"{why}: {_nobody(seen, serving)}", "lapsed lease")
+    return Explanation("none", why if taken else f"{why}: {_nobody(seen, serving)}", "lapsed lease")
 
 
-def _queued(seen: Seen, serving: Mapping[str, frozenset[str]], why: str) -> Explanation:
-    if _fit(seen, serving):
+def _queued(seen: Seen, serving: Mapping[str, frozenset[Served]], why: str) -> Explanation:
+    if fit(seen, serving):
         return Explanation("queue", why)
     return Explanation("none", f"{why}, and {_nobody(seen, serving)}", "unserved run")
 
 
-def _waiting(seen: Seen, serving: Mapping[str, frozenset[str]], now: int) -> Explanation:
+def _waiting(seen: Seen, serving: Mapping[str, frozenset[Served]], now: int) -> Explanation:
     row = seen.row
     if seen.unread:
         return _queued(seen, serving, "something has arrived for it")
@@ -106,15 +114,22 @@ def _waiting(seen: Seen, serving: Mapping[str, frozenset[str]], now: int) -> Exp
     return _queued(seen, serving, "its time has come")
 
 
-def _fit(seen: Seen, serving: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    return serving.get(seen.row.agent, frozenset()) - seen.diverged
+def fit(seen: Seen, serving: Mapping[str, frozenset[Served]]) -> frozenset[Served]:
+    """What is served of a run's agent that may drive it: as its pin asks, in a build that has not diverged from it."""
+    return frozenset(one for one in _allowed(seen.row, serving) if one.build not in seen.diverged)
 
 
-def _nobody(seen: Seen, serving: Mapping[str, frozenset[str]]) -> str:
-    agent = seen.row.agent
-    if agent in serving:
+def _allowed(row: RunRow, serving: Mapping[str, frozenset[Served]]) -> frozenset[Served]:
+    served = serving.get(row.agent, frozenset())
+    return served if row.pin is None else frozenset(one for one in served if one.version == row.pin)
+
+
+def _nobody(seen: Seen, serving: Mapping[str, frozenset[Served]]) -> str:
+    agent, pin = seen.row.agent, seen.row.pin
+    version = f" version {pin}, to which it is pinned" if pin is not None and agent in serving else ""
+    if _allowed(seen.row, serving):
         return f"every build of {agent} that a live worker serves has diverged from it"
-    return f"no live worker serves {agent}"
+    return f"no live worker serves {agent}{version}"
 
 
 def _seconds(milliseconds: int) -> str:

@@ -233,7 +233,7 @@ async def report(store: Store, tenant: str, run: str) -> Report:
     return Report(
         row=row, now=await store.now(), operations=await _explained(store, row),
         divergences=await store.divergences(row.tenant, row.id),
-        serving=[one for one in workers if row.agent in one.serves],
+        serving=[one for one in workers if one.fits(row)],
         owner=next((one for one in workers if one.owner == row.owner), None),
         unread=len(await store.unread(row.tenant, row.id)), result=result, error=error,
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -125,11 +125,18 @@ class Outlive(Generic[D]):
 
         return cast("ToolDecorator[D]", register)
 
-    def agent(self, *, name: str | None = None, version: str = "1") -> AgentDecorator[D]:
-        """Register an agent: `async def name(run, input)`. A run remembers the version that started it."""
+    def agent(
+        self, *, name: str | None = None, version: str = "1", pin: bool = False,
+        renamed: Mapping[str, str] | None = None,
+    ) -> AgentDecorator[D]:  # fmt: skip
+        """Register an agent: `async def name(run, input)`. A run remembers the version that started it.
+
+        A run that is started with `pin` is driven only by workers that serve the same version. `renamed` maps former
+        names of steps and tools to what they are called now: what is recorded under the old name counts as theirs.
+        """
 
         def register(fn: Callable[[Run[D], I], Coroutine[Any, Any, R]], /) -> Agent[I, R]:
-            made: Agent[I, R] = Agent(name or fn.__name__, version, fn)
+            made: Agent[I, R] = Agent(name or fn.__name__, version, fn, pin=pin, renamed=renamed)
             self.registry.add_agent(made)
             return made
 
@@ -165,7 +172,7 @@ class Outlive(Generic[D]):
         new = NewRun(
             Tenant(tenant), run, agent.name, agent.version, text, digested, queue, priority,
             None if deadline is None else int(deadline.total_seconds() * 1000), principal, purpose,
-            identity, labels or {},
+            identity, labels or {}, agent.pin,
         )  # fmt: skip
         row = await self.opened.start(new, now=self._clock.now(), within=connection)
         if row.agent != agent.name:

@@ -163,6 +163,7 @@ class Projection:
             ("version", row.version, started.version), ("input_digest", row.input_digest, started.input_digest),
             ("principal", row.principal, started.principal), ("purpose", row.purpose, started.purpose),
             ("identity", row.identity, started.identity), ("labels", row.labels, started.labels),
+            ("pin", row.pin, started.version if started.pin else None),
             ("prologue_seq", row.prologue_seq, turns[0]), ("window_seq", row.window_seq, turns[1]),
         ):  # fmt: skip
             if found != meant:

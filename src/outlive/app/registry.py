@@ -6,8 +6,8 @@ import hashlib
 import importlib
 import inspect
 from collections.abc import Sequence
-from pathlib import Path
 
+from outlive.app.sources import source_digest
 from outlive.engine.definition import AgentSpec, ToolSpec
 from outlive.model.errors import DuplicateName, Refused, UnknownAgent
 
@@ -50,16 +50,15 @@ class Registry:
                 raise Refused(what=f"include={module!r}", why=f"it cannot be imported: {error}") from error
 
     def build(self) -> str:
-        """A digest of the source files that define agents and tools: what tells two releases of the code apart.
+        """A digest of the code that agents and tools are made of: what tells two releases of it apart.
 
-        Code outside those files is not seen; `outlive retry` tries the same build again.
+        Seen are the source files of the packages that define them, and for a module outside of any package what was
+        imported from its directory. What other packages do is not seen: the setting `build` says it all.
         """
         functions = [one.fn for one in self.agents.values()] + [one.fn for one in self.tools.values()]
         files = {inspect.getsourcefile(inspect.unwrap(fn)) for fn in functions}
         digest = hashlib.sha256()
         for agent in sorted(self.agents.values(), key=lambda one: one.name):
             digest.update(f"{agent.name}={agent.version};".encode())
-        for file in sorted(name for name in files if name):
-            path = Path(file)
-            digest.update(path.read_bytes() if path.exists() else b"")
+        digest.update(source_digest(frozenset(name for name in files if name)))
         return digest.hexdigest()[:12]

@@ -92,6 +92,9 @@ class Settings:
     stall_limit: timedelta = field(
         default=timedelta(minutes=5), metadata=_say("how long a stuck event loop keeps its runs", duration)
     )
+    build: str = field(
+        default="", metadata=_say("what tells this release of the code apart; default: a digest of it", _name)
+    )
     max_lapses: int = field(
         default=10, metadata=_say("leases in a row that may lapse before a run counts as poison", _count)
     )

@@ -152,6 +152,7 @@ def run_json(row: RunRow) -> dict[str, object]:
         "wake_at": iso(row.wake_at), "deadline_at": iso(row.deadline_at), "paused_at": iso(row.paused_at),
         "ended_at": iso(row.ended_at), "lease_until": iso(row.expires_at), "lapses": row.lapses,
         "entries": row.head.seq, "principal": row.principal, "purpose": row.purpose, "labels": row.labels,
+        "pin": row.pin,
     }  # fmt: skip
 
 

@@ -102,7 +102,7 @@ def _doubts(found: Report, settings: Settings) -> Iterator[str]:
 def _facts(found: Report) -> Iterator[tuple[str, str, str]]:
     row = found.row
     yield "run", row.id, "bold"
-    yield "agent", f"{row.agent} version {row.version}", ""
+    yield "agent", f"{row.agent} version {row.version}{' (pinned)' if row.pin is not None else ''}", ""
     yield "status", row.status, COLOURS[row.status]
     yield "owner", _owner(found), ""
     yield "waiting for", waiting_for(found), ""
@@ -146,7 +146,8 @@ def waiting_for(found: Report) -> str:
     if row.status == "running":
         pending = [advice.said(one) for one in found.operations if one.status == "pending"]
         return f"its calls in flight: {', '.join(pending)}" if pending else "its own code"
-    place = f"a worker that serves {row.agent} (queue {row.queue}, priority {row.priority})"
+    version = f" version {row.pin}, to which it is pinned" if row.pin is not None else ""
+    place = f"a worker that serves {row.agent}{version} (queue {row.queue}, priority {row.priority})"
     return place if found.serving else f"{place}; none has been seen lately"
 
 

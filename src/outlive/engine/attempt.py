@@ -132,6 +132,10 @@ class Scope:
 current: ContextVar[Scope] = ContextVar("outlive_scope")
 
 
+def _never_renamed(name: str) -> frozenset[str]:
+    return frozenset()
+
+
 class Attempt:
     """The seam of one invocation."""
 
@@ -147,6 +151,8 @@ class Attempt:
         # For each gather, map or first under way: whether it is about to go on by itself.
         self.joins: list[Callable[[], bool]] = []
         self.key = key
+        self.former: Callable[[str], frozenset[str]] = _never_renamed
+        """Under which names older code has recorded calls of a step or tool."""
         self._steps: dict[str, UserFunction] = {}
         self._told_closed = False
         self._tickets = 0
@@ -235,7 +241,7 @@ class Attempt:
         self, scope: Scope, kind: CallKind, name: str, digested: str, shown: str, line: str
     ) -> tuple[str, Call | None]:
         """Match a call with the log; raises Diverged."""
-        key, call = scope.cursor.next(kind, name, digested, shown, line)
+        key, call = scope.cursor.next(kind, name, digested, shown, line, self.former(name))
         if call is not None:
             scope.consumed()
         return key, call

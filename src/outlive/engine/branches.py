@@ -40,11 +40,13 @@ class Branches:
 
     async def run(self, line: str) -> dict[str, object]:
         """Results by branch key: of all of them, or for `first` of the winner alone. Raises what a branch raised."""
-        attempt, keys = self._attempt, list(self._starts)
+        attempt, asked = self._attempt, list(self._starts)
         self._line = line
-        shown = f"{self._ends}({', '.join(keys)})"
+        shown = f"{self._ends}({', '.join(asked)})"
         with attempt.entering(shown, line) as scope:
-            _refuse_unwritable(keys, f"run.{self._ends}")
+            _refuse_unwritable(asked, f"run.{self._ends}")
+            keys = self._recorded_as(scope, asked)
+            self._starts = dict(zip(keys, self._starts.values(), strict=True))
             digested = attempt.digest(_SEPARATOR.join(keys).encode())
             scope.opening = True  # what is recorded of its branches comes before its own cancellation
             try:
@@ -57,7 +59,19 @@ class Branches:
             finally:
                 scope.opening = False
             scope.consumed()
-            return await self._joined(scope, key, call) if keys else {}
+            results = await self._joined(scope, key, call) if keys else {}
+            return {name: results[known] for name, known in zip(asked, keys, strict=True) if known in results}
+
+    def _recorded_as(self, scope: Scope, asked: list[str]) -> list[str]:
+        """The keys by which the branches are known: those of a gather come from names, which may have been others."""
+        head = scope.cursor.head
+        if self._ends != "gather" or head is None or head.kind != "branches" or len(head.branches) != len(asked):
+            return asked
+        present = []
+        for known, name in zip(head.branches, asked, strict=True):
+            old, new = known.rpartition(".")[0], name.rpartition(".")[0]
+            present.append(new if old in self._attempt.former(new) else old)
+        return list(head.branches) if numbered(present) == asked else asked
 
     async def _joined(self, scope: Scope, key: str, call: Call | None) -> dict[str, object]:
         attempt = self._attempt

@@ -118,6 +118,19 @@ class Control:
             change = Change(row.status, reason=row.reason, detail=row.detail) if row.ended else Change("ready")
             await inbox.take(journal, change=change)
 
+    async def strand(self, tenant: Tenant, run: RunId) -> None:
+        """Block a run that diverged and was left to other builds, none of which is there any more: people must see it.
+
+        A build that has not tried it takes it up from there as well. Raises LeaseLost when somebody claims it at this
+        moment.
+        """
+        async with self._seized(tenant, run, only=frozenset(("ready",))) as journal:
+            if journal is None or journal.row.reason != "diverged":
+                return
+            detail = journal.row.detail
+            also = Also(change=Change("blocked", reason="diverged", detail=detail))
+            await journal.append(Item(kinds.Blocked(reason="diverged", detail=detail)), also=also)
+
     async def free(self, tenant: Tenant, run: RunId) -> None:
         """Give a run back whose worker is gone and which no worker that watches it could drive.
 

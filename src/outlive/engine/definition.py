@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Generic, ParamSpec, TypeVar, cast, get_args
@@ -100,13 +101,20 @@ class Tool(ToolSpec, Generic[P, R_co]):
 class AgentSpec:
     """What the engine knows of an agent, whatever its input and result."""
 
-    def __init__(self, name: str, version: str, fn: UserFunction) -> None:
+    def __init__(
+        self, name: str, version: str, fn: UserFunction, *, pin: bool = False, renamed: Mapping[str, str] | None = None
+    ) -> None:
         refuse_unnameable(fn)
         check_name("name of the agent", name)
+        if not version.strip() or not version.isprintable():
+            raise Refused(what=f"version={version!r} of {name}", why="a version is a printable text")
         if not inspect.iscoroutinefunction(fn):
             raise Refused(what=describe(fn), why="an agent is an `async def` function")
         self.name = name
         self.version = version
+        self.pin = pin
+        self.renamed = dict(renamed or {})
+        _check_renamed(name, self.renamed)
         self.fn = fn
         self.where = describe(fn)
         signature = Signature.of(fn, skip=1, where=name)
@@ -116,8 +124,24 @@ class AgentSpec:
         self.input: Codec[object] = codec_of(signature.parameters[0].annotation)
         self.result: Codec[object] = signature.result
 
+    def former(self, name: str) -> frozenset[str]:
+        """The names under which older code has recorded calls of this step or tool."""
+        return frozenset(old for old, new in self.renamed.items() if new == name)
+
     def __repr__(self) -> str:
         return f"<agent {self.name} version {self.version}>"
+
+
+def _check_renamed(agent: str, renamed: Mapping[str, str]) -> None:
+    """Refuse what could be read in two ways."""
+    for old, new in renamed.items():
+        check_name(f"old name in renamed of {agent}", old)
+        check_name(f"new name in renamed of {agent}", new)
+        if old == new:
+            raise Refused(what=f"renamed={{{old!r}: {new!r}}} of {agent}", why="it is the same name")
+        if new in renamed:
+            why = f"{new} is renamed as well; say for each old name what it is called now"
+            raise Refused(what=f"renamed={{{old!r}: {new!r}}} of {agent}", why=why)
 
 
 class Agent(AgentSpec, Generic[I_contra, R_co]):

@@ -109,6 +109,7 @@ class Drive:
             return await self._block(journal, "poison", detail)
         await self._recover(journal)
         attempt = self.attempt = Attempt(self.kit, journal, key)
+        attempt.former = self.agent.former
         self.grip.on_lost = lambda: self._lost(attempt)
         self.grip.on_unread = lambda: self._look_into_inbox(attempt)
         if self._drain is not None:
@@ -263,14 +264,14 @@ class Drive:
         return await self._end(attempt, "failed", error=stop.fault)
 
     async def _others_may_continue(self, attempt: Attempt) -> bool:
-        """Whether a live worker serves the agent with a build that has not diverged on this run."""
+        """Whether a live worker serves the agent, as the run's pin asks, with a build that has not diverged on it."""
         row, store = attempt.journal.row, self.kit.store
         try:
             tried = {one.code for one in await store.divergences(row.tenant, row.id)} | {self.kit.code}
             alive = await store.workers(within_ms=int(self.kit.lease_s * 2000), now=self.kit.clock.now())
         except StoreError:
             return False
-        return any(worker.serves.get(row.agent, next(iter(tried))) not in tried for worker in alive)
+        return any(worker.fits(row) and worker.serves[row.agent] not in tried for worker in alive)
 
     def _blocked(self, reason: Block, detail: str) -> End:
         return kinds.Blocked(reason=reason, detail=detail), Change("blocked", reason=reason, detail=detail), None

@@ -27,18 +27,41 @@ class Cursor:
         """Whether all that is recorded has been consumed: from here on calls are live."""
         return not self._left
 
-    def next(self, kind: CallKind, name: str, digest: str, shown: str, line: str) -> tuple[str, Call | None]:
-        """The key of the call that is asked for, and what is recorded of it (None: it is live). Raises Diverged."""
-        key = f"{self.scope}/{name}/{self._counts[name]}"
-        if self._left:
-            head = self._left[0]
+    def next(
+        self, kind: CallKind, name: str, digest: str, shown: str, line: str, former: frozenset[str] = frozenset()
+    ) -> tuple[str, Call | None]:
+        """The key of the call that is asked for, and what is recorded of it (None: it is live). Raises Diverged.
+
+        A call that was recorded under one of the `former` names keeps that name's key, and so what is known of it.
+        """
+        head = self._left[0] if self._left else None
+        if head is None:
+            key = self.key_of(name)
+        else:
+            called = head.name if head.name in former else name
+            key = self.key_of(called)
             if (head.kind, head.key, head.digest) != (kind, key, digest):
                 raise Diverged(has=head.shown or head.name, asks=shown, line=line, seq=head.seq)
             self._left.popleft()
-        else:
-            head = None
+            name = called
         self._counts[name] += 1
         return key, head
+
+    def key_of(self, name: str) -> str:
+        """The key of the next call of that name, among those that are known by it in this scope."""
+        return f"{self.scope}/{name}/{self._counts[name]}"
+
+    def known_as(self, name: str, old: str) -> str:
+        """The call that was just let through as live turns out to be known under an old name: the key of that."""
+        self._counts[name] -= 1
+        key = self.key_of(old)
+        self._counts[old] += 1
+        return key
+
+    @property
+    def head(self) -> Call | None:
+        """The recorded call that has to be asked for next."""
+        return self._left[0] if self._left else None
 
     def leave(self, asks: str, line: str = "") -> None:
         """The scope ends here: raises Diverged if the log has more in it."""

@@ -99,8 +99,8 @@ class Send:
 
     async def _met_again(self) -> Call | None:
         """The call, if it was sent in entries that the database has lost. Raises Diverged if it was another one."""
-        id, _ = operation_key(self.attempt, self.scope.name, self.key)
-        if id not in self.attempt.fold.orphans:
+        id = self._orphan()
+        if id is None:
             return None
         await self.attempt.gate(self.scope)
         orphan = self.attempt.fold.orphans[id]
@@ -118,6 +118,19 @@ class Send:
             )
         await self.record(*facts)
         return orphan
+
+    def _orphan(self) -> str | None:
+        """The operation of lost entries that this call is, under its name or a former one: then it has its key."""
+        attempt, cursor = self.attempt, self.scope.cursor
+        if not attempt.fold.orphans:
+            return None
+        for old in (None, *sorted(attempt.former(self.tool.name))):
+            key = self.key if old is None else cursor.key_of(old)
+            id, _ = operation_key(attempt, self.scope.name, key)
+            if id in attempt.fold.orphans:
+                self.key = self.key if old is None else cursor.known_as(self.tool.name, old)
+                return id
+        return None
 
     def dedupes(self, sent: Sent) -> bool:
         """Whether the other side still knows our key, so that repeating acts once at most."""

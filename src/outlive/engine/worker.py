@@ -208,8 +208,11 @@ class Worker:
     def _wish(self, *, ready_only: bool = False) -> Claim:
         return Claim(
             self.owner, {name: self.kit.code for name in self.agents}, min(max(self._free(), 1), MOST_AT_ONCE),
-            self.pace.lease_ms, self._watch.ripe, self.pace.queues, self.pace.tenants, ready_only,
+            self.pace.lease_ms, self._watch.ripe, self.pace.queues, self.pace.tenants, ready_only, self._versions(),
         )  # fmt: skip
+
+    def _versions(self) -> dict[str, str]:
+        return {name: agent.version for name, agent in self.agents.items()}
 
     async def idle(self) -> None:
         """Return when nothing that was claimed is running any more."""
@@ -252,6 +255,8 @@ class Worker:
             try:
                 if one.why == "deadline":
                     await self._control.expire(one.tenant, one.run)
+                elif one.why == "stranded":
+                    await self._control.strand(one.tenant, one.run)
                 else:
                     await self._control.take_in(one.tenant, one.run)
             except OutliveError as error:
@@ -267,7 +272,8 @@ class Worker:
                 log.exception("run %s could not be given back", run)
 
     async def _patiently_announce(self) -> None:
-        row = WorkerRow(self.owner, os.getpid(), {name: self.kit.code for name in self.agents}, 0, 0)
+        serves = {name: self.kit.code for name in self.agents}
+        row = WorkerRow(self.owner, os.getpid(), serves, 0, 0, self._versions())
         while not self._stopping:
             try:
                 await self.store.announce(row, now=self.kit.clock.now())

@@ -82,6 +82,7 @@ class Started(Fact):
     purpose: str = ""
     identity: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
+    pin: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,6 +96,8 @@ class RunRow:
     parent: RunId | None = None
     traceparent: str = ""
     labels: dict[str, str] = field(default_factory=dict)
+    pin: str | None = None
+    """The only agent version that may drive it, if there is such a one."""
 
     @property
     def ended(self) -> bool:
@@ -105,7 +107,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """What `start` writes.
+    """What `start` writes. With `pin` only workers that serve the agent in this version claim it.
 
     The row and the text of its input. `input_digest` decides whether a second start is the same.
     """
@@ -123,3 +125,4 @@ class NewRun:
     purpose: str = ""
     identity: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
+    pin: bool = False

@@ -12,7 +12,7 @@ from outlive.model.errors import NotSerialisable
 from outlive.model.ids import OperationId, Owner, RunId, Tenant
 from outlive.model.operation import Effect, OperationRow, OperationStatus
 from outlive.model.run import Head, NewRun, RunRow, Status
-from outlive.store.port import WorkerRow
+from outlive.store.port import Stalled, WorkerRow
 
 Parameters = dict[str, object]
 
@@ -61,6 +61,7 @@ def run_row(row: Row) -> RunRow:
         parent=RunId(row["parent"]) if row["parent"] is not None else None,
         traceparent=row["traceparent"],
         labels=json.loads(row["labels"]),
+        pin=row["pin"],
     )
 
 
@@ -116,7 +117,17 @@ def operation_parameters(row: OperationRow) -> Parameters:
 
 def worker_row(row: Row) -> WorkerRow:
     """A row of `worker`."""
-    return WorkerRow(Owner(row["owner"]), row["pid"], json.loads(row["serves"]), row["started_at"], row["seen_at"])
+    return WorkerRow(
+        Owner(row["owner"]), row["pid"], json.loads(row["serves"]), row["started_at"], row["seen_at"],
+        json.loads(row["versions"]), row["stalled_at"], row["stalled_by"],
+    )  # fmt: skip
+
+
+def stalled_parameters(stalled: Stalled | None) -> Parameters:
+    """What `see_worker` takes, but for the worker and the time."""
+    return {"stalled_ms": None, "stalled_by": ""} if stalled is None else {
+        "stalled_ms": stalled.for_ms, "stalled_by": stalled.by,
+    }  # fmt: skip
 
 
 def to_json(value: object) -> str:
@@ -146,6 +157,7 @@ def started(run: NewRun, at: int) -> Draft:
         purpose=run.purpose,
         identity=run.identity,
         labels=run.labels,
+        pin=run.pin,
     )
     return draft(fact, at=at, payload=run.input)
 
@@ -167,4 +179,5 @@ def run_parameters(run: NewRun, head: Head) -> Parameters:
         "purpose": run.purpose,
         "identity": run.identity,
         "labels": to_json(run.labels),
+        "pin": run.version if run.pin else None,
     }

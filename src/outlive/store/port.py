@@ -73,7 +73,8 @@ class Append:
 class Claim:
     """What a worker asks for.
 
-    `serves` maps an agent's name to the build of its code. `watched` are `(tenant, run, epoch)` whose lease the
+    `serves` maps an agent's name to the build of its code, `versions` to the agent's version: a pinned run is taken
+    only by a worker that serves the version it is pinned to. `watched` are `(tenant, run, epoch)` whose lease the
     worker has itself
     seen unrenewed for a whole renewal interval; only those are taken over, and only once their lease has expired by the
     database's clock. `why` of the claim entry is decided by the store: start, resume or takeover. `ready_only` is a
@@ -89,6 +90,7 @@ class Claim:
     queues: tuple[str, ...] = ("default",)
     tenants: tuple[Tenant, ...] | None = None
     ready_only: bool = False
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 ClaimWhy = Literal["start", "resume", "takeover", "again", "control"]
@@ -140,11 +142,15 @@ class Renewed:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """A run that needs a control claim: its deadline has passed, or it has ended and something arrived since."""
+    """A run that needs a control claim.
+
+    Its deadline has passed; or it has ended and something arrived since (*late*); or it diverged, was left ready for
+    other builds, and for two leases of the worker that asks none of them has been there to take it (*stranded*).
+    """
 
     tenant: Tenant
     run: RunId
-    why: Literal["deadline", "late"]
+    why: Literal["deadline", "late", "stranded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +188,32 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """A worker process that has announced itself, and what it serves (agent name to build)."""
+    """A worker process that has announced itself, and what it serves (agent name to build, and to agent version).
+
+    `stalled_at` is since when its event loop has not turned, None while it does; `stalled_by` the run whose code was
+    running then, where that could be told.
+    """
 
     owner: Owner
     pid: int
     serves: Mapping[str, str]
     started_at: int
     seen_at: int
+    versions: Mapping[str, str] = field(default_factory=dict)
+    stalled_at: int | None = None
+    stalled_by: str = ""
+
+    def fits(self, run: RunRow) -> bool:
+        """Whether it serves the run's agent in a version that may drive it."""
+        return run.agent in self.serves and (run.pin is None or self.versions.get(run.agent) == run.pin)
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """An event loop that has not turned for so many milliseconds, and the run whose code was running, if known."""
+
+    for_ms: int
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,11 +297,12 @@ class Work(Protocol):
 
         Each gets epoch + 1, a new random token, the status `running`, a lease, and an entry `claimed`.
 
-        Eligible: not paused, deadline not passed, agent served, queue and tenant asked for, no divergence recorded for
-        the build that this worker serves, and one of: `ready`; `waiting` and (wake_at has come or an unread inbox row
-        exists); `blocked` and an unread inbox row exists; `blocked` with reason *diverged* or *undecodable* (the
-        divergence condition makes it a build that has not tried); `running` with an expired lease and in `watched`
-        (counts one lapse).
+        Eligible: not paused, deadline not passed, agent served, pinned to no version or to the one that is served,
+        queue and tenant asked for, no divergence recorded for the build that this worker serves, and one of: `ready`;
+        `waiting` and (wake_at has come or an unread inbox row exists); `blocked` and an unread inbox row exists;
+        `blocked` with reason *diverged* or *undecodable* (the divergence condition makes it a build that has not
+        tried); `running` with an expired lease and in `watched`
+        (counts one lapse, unless its owner is known to have been stalled by another run).
         """
         ...
 
@@ -311,10 +337,14 @@ class Work(Protocol):
         """
         ...
 
-    def renew(self, owner: Owner, held: Sequence[Authority], lease_ms: int, *, now: int | None = None) -> Renewed:
+    def renew(
+        self, owner: Owner, held: Sequence[Authority], lease_ms: int, *, stalled: Stalled | None = None,
+        now: int | None = None,
+    ) -> Renewed:  # fmt: skip
         """Extend the leases of exactly these authorities, and give the worker's own sign of life.
 
-        Blocks: for the renewal thread.
+        With it goes whether the worker is stalled; the next one without `stalled` takes that back. Blocks: for the
+        renewal thread.
         Raises StoreError when the store cannot say: that is not a lost lease.
         """
         ...

@@ -27,6 +27,7 @@ from outlive.store.port import (
     Message,
     Renewed,
     RunFilter,
+    Stalled,
     Store,
     Transaction,
     WorkerRow,
@@ -264,12 +265,15 @@ class FaultyStore:
             ),
         )
 
-    def renew(self, owner: Owner, held: Sequence[Authority], lease_ms: int, *, now: int | None = None) -> Renewed:
+    def renew(
+        self, owner: Owner, held: Sequence[Authority], lease_ms: int, *, stalled: Stalled | None = None,
+        now: int | None = None,
+    ) -> Renewed:  # fmt: skip
         """See the port. A late delivery is not to be had here: there is nothing that a later renewal would not do."""
         fault = self._enter("renew")
         if fault is not None and fault.kind == "lost" and fault.later != 0:
             raise CommitUnknown(store=self.name)
-        renewed = self._store.renew(owner, held, lease_ms, now=now)
+        renewed = self._store.renew(owner, held, lease_ms, stalled=stalled, now=now)
         self._leave(fault)
         return renewed
 

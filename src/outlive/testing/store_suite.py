@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from outlive.testing import store_cases_lease, store_cases_log, store_cases_queue, store_cases_records
+from outlive.testing import (
+    store_cases_lease,
+    store_cases_log,
+    store_cases_queue,
+    store_cases_records,
+    store_cases_versions,
+)
 from outlive.testing.store_scene import OpenStore, Scene
 
 Case = Callable[[Scene], Awaitable[None]]
 
-_MODULES = (store_cases_log, store_cases_queue, store_cases_lease, store_cases_records)
+_MODULES = (store_cases_log, store_cases_queue, store_cases_lease, store_cases_records, store_cases_versions)
 
 CASES: tuple[Case, ...] = tuple(case for module in _MODULES for case in module.CASES)
 

@@ -29,12 +29,12 @@ returning {durably};
 with accepted as (
     insert into {schema}.run (
         tenant, id, agent, version, status, epoch, next_seq, head, created_at, updated_at, input_digest, origin, queue,
-        priority, ready_at, deadline_at, principal, purpose, identity, root, labels
+        priority, ready_at, deadline_at, principal, purpose, identity, root, labels, pin
     )
     select
         %(tenant)s, %(run)s, %(agent)s, %(version)s, 'ready', 0, %(next_seq)s, %(head)s, at, at, %(input_digest)s,
         %(run)s, %(queue)s, %(priority)s, at, at + %(deadline_ms)s::bigint, %(principal)s, %(purpose)s,
-        %(identity)s, %(run)s, %(labels)s
+        %(identity)s, %(run)s, %(labels)s, %(pin)s
     from (select {moment} as at) as moment
     on conflict do nothing
     returning *, id as run, 1::bigint as place, created_at as at, 0::bigint as seq, {durably}
@@ -293,6 +293,7 @@ cross join lateral (
         run.status = 'ready' and run.paused_at is null and run.queue = asked.queue and run.agent = served.agent
         and (run.deadline_at is null or run.deadline_at > {now})
         and (%(tenants)s::text[] is null or run.tenant = any(%(tenants)s::text[]))
+        and (run.pin is null or run.pin = %(versions)s::json ->> run.agent)
         and (
             select count(*) from {schema}.divergence
             where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = served.code
@@ -312,6 +313,7 @@ cross join lateral (
         and run.queue = any(%(queues)s::text[])
         and (run.deadline_at is null or run.deadline_at > {now})
         and (%(tenants)s::text[] is null or run.tenant = any(%(tenants)s::text[]))
+        and (run.pin is null or run.pin = %(versions)s::json ->> run.agent)
         and (
             select count(*) from {schema}.divergence
             where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = served.code
@@ -336,6 +338,7 @@ where
     and told.queue = any(%(queues)s::text[])
     and (told.deadline_at is null or told.deadline_at > {now})
     and (%(tenants)s::text[] is null or told.tenant = any(%(tenants)s::text[]))
+    and (told.pin is null or told.pin = %(versions)s::json ->> told.agent)
     and (
         select count(*) from {schema}.divergence
         where divergence.tenant = told.tenant and divergence.run_id = told.id and divergence.code = served.code
@@ -355,6 +358,7 @@ cross join lateral (
         and run.queue = any(%(queues)s::text[])
         and (run.deadline_at is null or run.deadline_at > {now})
         and (%(tenants)s::text[] is null or run.tenant = any(%(tenants)s::text[]))
+        and (run.pin is null or run.pin = %(versions)s::json ->> run.agent)
         and (
             select count(*) from {schema}.divergence
             where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = served.code
@@ -378,6 +382,7 @@ where
     and lapsed.queue = any(%(queues)s::text[])
     and (lapsed.deadline_at is null or lapsed.deadline_at > {now})
     and (%(tenants)s::text[] is null or lapsed.tenant = any(%(tenants)s::text[]))
+    and (lapsed.pin is null or lapsed.pin = %(versions)s::json ->> lapsed.agent)
     and (
         select count(*) from {schema}.divergence
         where divergence.tenant = lapsed.tenant and divergence.run_id = lapsed.id and divergence.code = served.code
@@ -386,8 +391,9 @@ order by lapsed.priority desc, lapsed.expires_at, lapsed.id
 limit %(limit)s;
 
 -- name: claim
--- Epoch and next_seq show that nobody was faster; a lease may have been renewed since it was read. Differs: several runs
--- in one statement; a run that somebody else is just writing to is left out, not waited for.
+-- Epoch and next_seq show that nobody was faster; a lease may have been renewed since it was read. A lapse is not
+-- counted where the run's owner was stalled by another run. Differs: several runs in one statement; a run that somebody
+-- else is just writing to is left out, not waited for.
 with given as materialized (
     select * from json_to_recordset(%(claims)s::json) as given (
         place bigint, tenant text, run text, epoch bigint, token text, seq bigint, next_seq bigint, head text,
@@ -420,7 +426,12 @@ accepted as (
         ready_at = null,
         reason = '',
         detail = '',
-        lapses = run.lapses + given.lapse::int
+        lapses = run.lapses + (
+            given.lapse
+            and not exists (
+                select 1 from {schema}.worker where worker.owner = run.owner and worker.stalled_by not in ('', run.id)
+            )
+        )::int
     from locked
     join given on given.place = locked.place
     where
@@ -495,14 +506,17 @@ select exists (
 );
 
 -- name: see_worker
--- The sign of life that comes with a renewal, or with a look.
-update {schema}.worker set seen_at = {moment} where owner = %(owner)s;
+-- The sign of life that comes with a renewal, or with a look; with it, whether and since when the worker is stalled.
+update {schema}.worker
+set seen_at = {moment}, stalled_at = {moment} - %(stalled_ms)s::bigint, stalled_by = %(stalled_by)s
+where owner = %(owner)s;
 
 -- name: put_worker
 -- An announcement, or a new one of the same worker.
-insert into {schema}.worker (owner, pid, serves, knows, started_at, seen_at)
-values (%(owner)s, %(pid)s, %(serves)s, %(knows)s, %(started_at)s, {moment})
-on conflict (owner) do update set pid = excluded.pid, serves = excluded.serves, seen_at = excluded.seen_at;
+insert into {schema}.worker (owner, pid, serves, versions, knows, started_at, seen_at)
+values (%(owner)s, %(pid)s, %(serves)s, %(versions)s, %(knows)s, %(started_at)s, {moment})
+on conflict (owner) do update set
+    pid = excluded.pid, serves = excluded.serves, versions = excluded.versions, seen_at = excluded.seen_at;
 
 -- name: drop_worker
 -- A worker that leaves in good order.
@@ -542,6 +556,26 @@ cross join lateral (
 where told.ended_at is not null
 limit %(most)s;
 
+-- name: stranded
+-- Ready runs that some builds could not continue, and that none of the others is there to take any more.
+select lying.tenant, lying.id
+from (
+    select tenant, id, agent, pin from {schema}.run
+    where status = 'ready' and reason = 'diverged' and paused_at is null
+    order by ready_at
+    limit %(most)s
+) as lying
+where not exists (
+    select 1 from {schema}.worker cross join json_each_text(worker.serves::json) as can
+    where
+        worker.seen_at >= {now} - 2 * %(lease_ms)s::bigint and can.key = lying.agent
+        and (lying.pin is null or lying.pin = worker.versions::json ->> lying.agent)
+        and not exists (
+            select 1 from {schema}.divergence
+            where divergence.tenant = lying.tenant and divergence.run_id = lying.id and divergence.code = can.value
+        )
+);
+
 -- name: next_due
 -- How long until the next timer of an agent that is served, or the next deadline. One that has come is claimable, or
 -- needs attention, or is nothing that this worker could do: it must not make it look again and again.
@@ -574,6 +608,7 @@ select
     ) as overdue,
     (select coalesce(json_agg(json_build_array(tenant, id)), '[]') from ({past_deadline}) as past) as past_deadline,
     (select coalesce(json_agg(json_build_array(tenant, id)), '[]') from ({late}) as late) as late,
+    (select coalesce(json_agg(json_build_array(tenant, id)), '[]') from ({stranded}) as stranded) as stranded,
     {database} as database;
 
 -- name: add_message

@@ -13,8 +13,8 @@ from psycopg.rows import TupleRow
 from outlive.model.errors import StoreUnavailable
 from outlive.model.ids import Owner
 from outlive.model.run import Authority
-from outlive.store.columns import Parameters, check_text, to_json
-from outlive.store.port import Renewed
+from outlive.store.columns import Parameters, check_text, stalled_parameters, to_json
+from outlive.store.port import Renewed, Stalled
 from outlive.store.postgres.connection import (
     CROSSED,
     MOST_ATTEMPTS,
@@ -36,13 +36,17 @@ class Renewals:
         self._connection: psycopg.Connection[TupleRow] | None = None
         self._lock, self._open = threading.Lock(), True
 
-    def renew(self, owner: Owner, held: Sequence[Authority], lease_ms: int, now: int | None) -> Renewed:
+    def renew(
+        self, owner: Owner, held: Sequence[Authority], lease_ms: int, stalled: Stalled | None, now: int | None
+    ) -> Renewed:
         """As the port's `renew`."""
         given = [
             {"place": place, "tenant": one.tenant, "run": one.run, "epoch": one.epoch, "token": one.token}
             for place, one in enumerate(held)
         ]
-        parameters: Parameters = {"held": to_json(given), "owner": owner, "lease_ms": lease_ms, "now": now}
+        parameters: Parameters = {
+            "held": to_json(given), "owner": owner, "lease_ms": lease_ms, "now": now, **stalled_parameters(stalled),
+        }  # fmt: skip
         for one in (parameters, *given):
             check_text(one, "a renewal")
         with self._lock:

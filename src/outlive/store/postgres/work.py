@@ -17,7 +17,7 @@ from outlive.model.errors import StoreUnavailable
 from outlive.model.ids import Owner, RunId, Tenant
 from outlive.model.run import Authority, Head, NewRun, RunRow, Status
 from outlive.store import columns
-from outlive.store.port import Append, Attention, Claim, Claimed, ClaimWhy, Look, Overdue, Renewed, WorkerRow
+from outlive.store.port import Append, Attention, Claim, Claimed, ClaimWhy, Look, Overdue, Renewed, Stalled, WorkerRow
 from outlive.store.postgres import rows
 from outlive.store.postgres.append import blob_parameters
 from outlive.store.postgres.base import Base, Connection
@@ -110,16 +110,23 @@ class PostgresWork(Base):
         }  # fmt: skip
         return await self._control("lock_run", named, ClaimedBy(owner=owner, why="control"), lease_ms, now)
 
-    def renew(self, owner: Owner, held: Sequence[Authority], lease_ms: int, *, now: int | None = None) -> Renewed:
-        return self._connected().renewals.renew(owner, held, lease_ms, self._at(now))
+    def renew(
+        self, owner: Owner, held: Sequence[Authority], lease_ms: int, *, stalled: Stalled | None = None,
+        now: int | None = None,
+    ) -> Renewed:  # fmt: skip
+        return self._connected().renewals.renew(owner, held, lease_ms, stalled, self._at(now))
 
     async def look(self, claim: Claim, *, sign: bool = False, most: int = 100, now: int | None = None) -> Look:
-        parameters = {**_asked(claim), "owner": claim.owner, "most": most, "now": self._at(now)}
+        parameters = {
+            **_asked(claim), "owner": claim.owner, "most": most, "lease_ms": claim.lease_ms, "now": self._at(now),
+            **columns.stalled_parameters(None),
+        }  # fmt: skip
         if sign:
             self._refuse_inside()
         [row] = await self._read(_look_statement(self._sql, sign), parameters)
         attention = [Attention(tenant, run, "deadline") for tenant, run in row["past_deadline"]]
         attention += [Attention(tenant, run, "late") for tenant, run in row["late"]]
+        attention += [Attention(tenant, run, "stranded") for tenant, run in row["stranded"]]
         overdue = tuple(Overdue(*one) for one in row["overdue"])
         return Look(row["now"], row["claimable"], row["due_ms"], overdue, tuple(attention), row["database"] or "")
 
@@ -132,6 +139,7 @@ class PostgresWork(Base):
             "owner": worker.owner,
             "pid": worker.pid,
             "serves": columns.to_json(dict(worker.serves)),
+            "versions": columns.to_json(dict(worker.versions)),
             "knows": self._knows,
             "started_at": worker.started_at,
             "now": self._at(now),
@@ -240,6 +248,7 @@ def _asked(claim: Claim) -> columns.Parameters:
     return {
         "agents": list(claim.serves),
         "codes": list(claim.serves.values()),
+        "versions": columns.to_json(dict(claim.versions)),
         "queues": list(claim.queues),
         "tenants": None if claim.tenants is None else list(claim.tenants),
     }

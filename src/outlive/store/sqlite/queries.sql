@@ -17,11 +17,11 @@ insert into tenant (id, key, created_at) values (:tenant, :key, :now) on conflic
 -- A second start of the same id changes nothing.
 insert into run (
     tenant, id, agent, version, status, epoch, next_seq, head, created_at, updated_at, input_digest, origin, queue,
-    priority, ready_at, deadline_at, principal, purpose, identity, root, labels
+    priority, ready_at, deadline_at, principal, purpose, identity, root, labels, pin
 )
 values (
     :tenant, :run, :agent, :version, 'ready', 0, :next_seq, :head, :now, :now, :input_digest, :run, :queue,
-    :priority, :now, :now + :deadline_ms, :principal, :purpose, :identity, :run, :labels
+    :priority, :now, :now + :deadline_ms, :principal, :purpose, :identity, :run, :labels, :pin
 )
 on conflict do nothing;
 
@@ -193,6 +193,7 @@ where
     status = 'ready' and paused_at is null and queue = :queue and agent = :agent
     and (deadline_at is null or deadline_at > :now)
     and (:tenants is null or tenant in (select value from json_each(:tenants)))
+    and (run.pin is null or run.pin = (select value from json_each(:versions) where key = run.agent))
     and not exists (
         select 1 from divergence
         where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = :code
@@ -208,6 +209,7 @@ where
     and queue in (select value from json_each(:queues))
     and (deadline_at is null or deadline_at > :now)
     and (:tenants is null or tenant in (select value from json_each(:tenants)))
+    and (run.pin is null or run.pin = (select value from json_each(:versions) where key = run.agent))
     and not exists (
         select 1 from divergence
         where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = :code
@@ -227,6 +229,7 @@ where
     and run.queue in (select value from json_each(:queues))
     and (run.deadline_at is null or run.deadline_at > :now)
     and (:tenants is null or run.tenant in (select value from json_each(:tenants)))
+    and (run.pin is null or run.pin = (select value from json_each(:versions) where key = run.agent))
     and not exists (
         select 1 from divergence
         where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = served.value
@@ -242,6 +245,7 @@ where
     and queue in (select value from json_each(:queues))
     and (deadline_at is null or deadline_at > :now)
     and (:tenants is null or tenant in (select value from json_each(:tenants)))
+    and (run.pin is null or run.pin = (select value from json_each(:versions) where key = run.agent))
     and not exists (
         select 1 from divergence
         where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = :code
@@ -261,6 +265,7 @@ where
     and run.queue in (select value from json_each(:queues))
     and (run.deadline_at is null or run.deadline_at > :now)
     and (:tenants is null or run.tenant in (select value from json_each(:tenants)))
+    and (run.pin is null or run.pin = (select value from json_each(:versions) where key = run.agent))
     and not exists (
         select 1 from divergence
         where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = served.value
@@ -269,7 +274,8 @@ order by run.priority desc, run.expires_at
 limit :limit;
 
 -- name: claim
--- Epoch and next_seq show that nobody was faster; a lease may have been renewed since it was read.
+-- Epoch and next_seq show that nobody was faster; a lease may have been renewed since it was read. A lapse is not
+-- counted where the run's owner was stalled by another run.
 update run
 set
     status = 'running',
@@ -286,10 +292,14 @@ set
     ready_at = null,
     reason = '',
     detail = '',
-    lapses = lapses + :lapse
+    lapses = lapses + (
+        :lapse
+        and not exists (select 1 from worker where worker.owner = run.owner and worker.stalled_by not in ('', run.id))
+    )
 where
     tenant = :tenant and id = :run and epoch = :epoch and next_seq = :seq and status = :status and paused_at is null
-    and (status <> 'running' or expires_at <= :now);
+    and (status <> 'running' or expires_at <= :now)
+returning lapses;
 
 -- name: control
 -- A claim that leaves the status as it is; only a running run has a lease. `:only` (null: any) and `:unless_live` say
@@ -328,13 +338,15 @@ where tenant = :tenant and id = :run and epoch = :epoch and token = :token;
 select exists (select 1 from inbox where tenant = :tenant and run_id = :run and taken_seq is null);
 
 -- name: see_worker
--- The sign of life that comes with a renewal, or with a look.
-update worker set seen_at = :now where owner = :owner;
+-- The sign of life that comes with a renewal, or with a look; with it, whether and since when the worker is stalled.
+update worker set seen_at = :now, stalled_at = :now - :stalled_ms, stalled_by = :stalled_by where owner = :owner;
 
 -- name: put_worker
 -- An announcement, or a new one of the same worker.
-insert into worker (owner, pid, serves, started_at, seen_at) values (:owner, :pid, :serves, :started_at, :now)
-on conflict (owner) do update set pid = excluded.pid, serves = excluded.serves, seen_at = excluded.seen_at;
+insert into worker (owner, pid, serves, versions, started_at, seen_at)
+values (:owner, :pid, :serves, :versions, :started_at, :now)
+on conflict (owner) do update set
+    pid = excluded.pid, serves = excluded.serves, versions = excluded.versions, seen_at = excluded.seen_at;
 
 -- name: drop_worker
 -- A worker that leaves in good order.
@@ -370,6 +382,26 @@ cross join run on run.tenant = unread.tenant and run.id = unread.run_id
 where run.ended_at is not null
 limit :most;
 
+-- name: stranded
+-- Ready runs that some builds could not continue, and that none of the others is there to take any more.
+select lying.tenant, lying.id
+from (
+    select tenant, id, agent, pin from run
+    where status = 'ready' and reason = 'diverged' and paused_at is null
+    order by ready_at
+    limit :most
+) as lying
+where not exists (
+    select 1 from worker cross join json_each(worker.serves) as can
+    where
+        worker.seen_at >= :now - 2 * :lease_ms and can.key = lying.agent
+        and (lying.pin is null or lying.pin = (select value from json_each(worker.versions) where key = lying.agent))
+        and not exists (
+            select 1 from divergence
+            where divergence.tenant = lying.tenant and divergence.run_id = lying.id and divergence.code = can.value
+        )
+);
+
 -- name: next_due
 -- How long until the next timer of an agent that is served, or the next deadline. One that has come is claimable, or
 -- needs attention, or is nothing that this worker could do: it must not make it look again and again.
@@ -403,7 +435,8 @@ select
     ({next_due}) as due_ms,
     (select json_group_array(json_array(tenant, id, epoch, renewed_at, lease_ms)) from ({overdue}) as overdue) as overdue,
     (select json_group_array(json_array(tenant, id)) from ({past_deadline}) as past) as past_deadline,
-    (select json_group_array(json_array(tenant, id)) from ({late}) as late) as late;
+    (select json_group_array(json_array(tenant, id)) from ({late}) as late) as late,
+    (select json_group_array(json_array(tenant, id)) from ({stranded}) as stranded) as stranded;
 
 -- name: add_message
 -- No row is added for a run that does not exist, or for a key that the sender has used. The run's row is not touched.

@@ -140,8 +140,11 @@ CREATE TABLE worker (
     owner text primary key,
     pid integer not null,
     serves text not null,
+    versions text not null default '{}',
     started_at integer not null,
-    seen_at integer not null
+    seen_at integer not null,
+    stalled_at integer,
+    stalled_by text not null default ''
 ) strict, without rowid;
 
 CREATE INDEX entry_blob on entry (tenant, blob) where blob is not null;
@@ -160,6 +163,8 @@ CREATE INDEX run_diverged on run (agent, updated_at)
 where status = 'blocked' and reason in ('diverged', 'undecodable') and paused_at is null;
 
 CREATE INDEX run_identity on run (tenant, identity) where identity is not null;
+
+CREATE INDEX run_left on run (ready_at) where status = 'ready' and reason = 'diverged' and paused_at is null;
 
 CREATE INDEX run_parent on run (tenant, parent) where parent is not null;
 
@@ -196,7 +201,7 @@ select
     run.status,
     case
         when run.paused_at is not null then 'an operator, who paused it'
-        when run.status = 'ready' then 'a worker that serves ' || run.agent
+        when run.status = 'ready' then 'a worker that serves ' || run.agent || coalesce(' version ' || run.pin, '')
         when run.status = 'running' then 'its owner, or a takeover when the lease has ended'
         when run.status = 'blocked' then 'a person: ' || run.reason
         when run.reason <> '' then run.reason

@@ -24,6 +24,7 @@ from outlive.store.port import (
     Look,
     Overdue,
     Renewed,
+    Stalled,
     WorkerRow,
 )
 from outlive.store.sqlite import rows
@@ -103,7 +104,8 @@ class SQLiteWork(Base):
 
         def take(database: sqlite3.Connection, clock: int) -> list[Claimed]:
             now_ = self._at(now, clock)
-            return [_claimed(one, claim, now_) for one in taking if _take(database, one, claim, now_)]
+            taken = ((one, _take(database, one, claim, now_)) for one in taking)
+            return [_claimed(one, claim, now_, lapses) for one, lapses in taken if lapses is not None]
 
         return await self._write(take)
 
@@ -127,7 +129,10 @@ class SQLiteWork(Base):
         control = _Control(tenant, run, owner, lease_ms, "control", only=only, unless_live=unless_live)
         return await self._control(control, now)
 
-    def renew(self, owner: Owner, held: Sequence[Authority], lease_ms: int, *, now: int | None = None) -> Renewed:
+    def renew(
+        self, owner: Owner, held: Sequence[Authority], lease_ms: int, *, stalled: Stalled | None = None,
+        now: int | None = None,
+    ) -> Renewed:  # fmt: skip
         named = [
             (one, {"tenant": one.tenant, "run": one.run, "epoch": one.epoch, "token": one.token, "lease_ms": lease_ms})
             for one in sorted(held, key=lambda one: (one.tenant, one.run))
@@ -135,7 +140,8 @@ class SQLiteWork(Base):
 
         def extend(database: sqlite3.Connection, clock: int) -> Renewed:
             now_ = self._at(now, clock)
-            database.execute(QUERIES["see_worker"], {"owner": owner, "now": now_})
+            seen = {"owner": owner, "now": now_, **columns.stalled_parameters(stalled)}
+            database.execute(QUERIES["see_worker"], seen)
             kept, unread = set[Authority](), set[tuple[Tenant, RunId]]()
             for authority, parameters in named:
                 if database.execute(QUERIES["renew"], {**parameters, "now": now_}).rowcount == 1:
@@ -149,9 +155,11 @@ class SQLiteWork(Base):
         return request.result()
 
     async def look(self, claim: Claim, *, sign: bool = False, most: int = 100, now: int | None = None) -> Look:
-        parameters = {**_asked(claim), "most": most, "now": self._clock.now() if now is None else now}
+        parameters = {
+            **_asked(claim), "most": most, "lease_ms": claim.lease_ms, "now": self._clock.now() if now is None else now,
+        }  # fmt: skip
         if sign:
-            ours = {**parameters, "owner": claim.owner}
+            ours = {**parameters, "owner": claim.owner, **columns.stalled_parameters(None)}
             signed = await self._write_alone(lambda database: database.execute(SIGN_AND_LOOK, ours).fetchall())
             # None was signed: who was silent for a day has no row any more.
             if signed:
@@ -167,6 +175,7 @@ class SQLiteWork(Base):
             "owner": worker.owner,
             "pid": worker.pid,
             "serves": columns.to_json(worker.serves),
+            "versions": columns.to_json(dict(worker.versions)),
             "started_at": worker.started_at,
         }
 
@@ -271,12 +280,14 @@ def _asked(claim: Claim) -> columns.Parameters:
         "queues": columns.to_json(list(claim.queues)),
         "tenants": None if claim.tenants is None else columns.to_json(list(claim.tenants)),
         "serves": columns.to_json(claim.serves),
+        "versions": columns.to_json(dict(claim.versions)),
     }
 
 
 def _look(row: sqlite3.Row) -> Look:
     attention = [Attention(tenant, run, "deadline") for tenant, run in json.loads(row["past_deadline"])]
     attention += [Attention(tenant, run, "late") for tenant, run in json.loads(row["late"])]
+    attention += [Attention(tenant, run, "stranded") for tenant, run in json.loads(row["stranded"])]
     overdue = tuple(Overdue(*one) for one in json.loads(row["overdue"]))
     return Look(row["now"], bool(row["claimable"]), row["due_ms"], overdue, tuple(attention))
 
@@ -287,7 +298,8 @@ def _why(row: sqlite3.Row) -> ClaimWhy:
     return "start" if row["epoch"] == 0 else "resume"
 
 
-def _take(database: sqlite3.Connection, taking: _Taking, claim: Claim, now: int) -> bool:
+def _take(database: sqlite3.Connection, taking: _Taking, claim: Claim, now: int) -> int | None:
+    """The lapses that are counted now; None where somebody else was faster."""
     row, sealed = taking.candidate.row, taking.sealed
     parameters: columns.Parameters = {
         **_claim_parameters(row, sealed, taking.token, claim.owner, claim.lease_ms),
@@ -295,13 +307,14 @@ def _take(database: sqlite3.Connection, taking: _Taking, claim: Claim, now: int)
         "status": row.status,
         "lapse": taking.candidate.why == "takeover",
     }
-    if database.execute(QUERIES["claim"], parameters).rowcount != 1:
-        return False
+    counted = database.execute(QUERIES["claim"], parameters).fetchall()
+    if not counted:
+        return None
     database.execute(QUERIES["add_entry"], rows.entry_parameters(row.tenant, row.id, sealed.entries[0]))
-    return True
+    return int(counted[0][0])
 
 
-def _claimed(taking: _Taking, claim: Claim, now: int) -> Claimed:
+def _claimed(taking: _Taking, claim: Claim, now: int, lapses: int) -> Claimed:
     before = taking.candidate.row
     row = replace(
         before,
@@ -315,7 +328,7 @@ def _claimed(taking: _Taking, claim: Claim, now: int) -> Claimed:
         wake_at=None,
         reason="",
         detail="",
-        lapses=before.lapses + (taking.candidate.why == "takeover"),
+        lapses=lapses,
     )
     return Claimed(Authority(row.tenant, row.id, row.epoch, taking.token), row, taking.candidate.why, now)
 

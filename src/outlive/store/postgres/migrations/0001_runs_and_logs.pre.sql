@@ -62,6 +62,8 @@ create index run_timer on {schema}.run (agent, wake_at)
 where status = 'waiting' and paused_at is null and wake_at is not null;
 create index run_diverged on {schema}.run (agent, priority desc, id)
 where status = 'blocked' and reason in ('diverged', 'undecodable') and paused_at is null;
+create index run_left on {schema}.run (ready_at)
+where status = 'ready' and reason = 'diverged' and paused_at is null;
 create index run_running on {schema}.run (tenant, id) where status = 'running';
 create index run_deadline on {schema}.run (deadline_at) where deadline_at is not null and ended_at is null;
 -- Not led by the tenant: on a table without statistics it would be as good as the key, to find one run by.
@@ -150,9 +152,12 @@ create table {schema}.worker (
     owner text collate "C" primary key,
     pid bigint not null,
     serves text not null,
+    versions text not null default '{}',
     knows bigint not null,
     started_at bigint not null,
-    seen_at bigint not null
+    seen_at bigint not null,
+    stalled_at bigint,
+    stalled_by text not null default ''
 );
 
 create table {schema}.divergence (
@@ -208,7 +213,7 @@ select
     run.status,
     case
         when run.paused_at is not null then 'an operator, who paused it'
-        when run.status = 'ready' then 'a worker that serves ' || run.agent
+        when run.status = 'ready' then 'a worker that serves ' || run.agent || coalesce(' version ' || run.pin, '')
         when run.status = 'running' then 'its owner, or a takeover when the lease has ended'
         when run.status = 'blocked' then 'a person: ' || run.reason
         when run.reason <> '' then run.reason

@@ -66,6 +66,7 @@ create index run_timer on run (agent, wake_at)
 where status = 'waiting' and paused_at is null and wake_at is not null;
 create index run_diverged on run (agent, updated_at)
 where status = 'blocked' and reason in ('diverged', 'undecodable') and paused_at is null;
+create index run_left on run (ready_at) where status = 'ready' and reason = 'diverged' and paused_at is null;
 create index run_running on run (tenant, id) where status = 'running';
 create index run_deadline on run (deadline_at) where deadline_at is not null and ended_at is null;
 create index run_created on run (tenant, created_at);
@@ -152,8 +153,11 @@ create table worker (
     owner text primary key,
     pid integer not null,
     serves text not null,
+    versions text not null default '{}',
     started_at integer not null,
-    seen_at integer not null
+    seen_at integer not null,
+    stalled_at integer,
+    stalled_by text not null default ''
 ) strict, without rowid;
 
 create table divergence (
@@ -209,7 +213,7 @@ select
     run.status,
     case
         when run.paused_at is not null then 'an operator, who paused it'
-        when run.status = 'ready' then 'a worker that serves ' || run.agent
+        when run.status = 'ready' then 'a worker that serves ' || run.agent || coalesce(' version ' || run.pin, '')
         when run.status = 'running' then 'its owner, or a takeover when the lease has ended'
         when run.status = 'blocked' then 'a person: ' || run.reason
         when run.reason <> '' then run.reason

@@ -1,0 +1,128 @@
+"""Deploys: which workers a run is left to, what a divergence does while builds come and go, and pins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from outlive import Outlive, Run
+from outlive.app.explain import builds_of, explain
+from outlive.engine.definition import AgentSpec
+from outlive.engine.worker import Worker
+from outlive.errors import Refused
+from outlive.store.survey import Seen
+from tests.engine.rig import Rig
+from tests.engine.subject import RUN, add, begin, carry_on, does, double, subject
+
+
+async def old(run: Run[None]) -> object:
+    await run.step(add, 1)
+    await run.sleep(timedelta(hours=1))
+    return await run.step(double, 2)
+
+
+async def bad(run: Run[None]) -> object:
+    await run.step(add, 2)
+    await run.sleep(timedelta(hours=1))
+    return await run.step(double, 2)
+
+
+def of_version(worker: Worker, version: str, *, pin: bool = False) -> Worker:
+    """The same worker, whose agent has another version."""
+    worker.agents = {"subject": AgentSpec("subject", version, subject.fn, pin=pin)}
+    return worker
+
+
+async def test_a_run_stays_ready_for_another_build_and_is_blocked_once_that_is_gone(rig: Rig) -> None:
+    await rig.settle(await begin(rig, old, code="old"))
+    rig.clock.advance(timedelta(hours=1))
+    good = await carry_on(rig, old, code="old")
+    await good._patiently_announce()
+    worker = await carry_on(rig, bad, code="bad")
+    await worker._patiently_announce()
+    await rig.settle(worker)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("ready", "diverged")
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "ready", "it may still be taken by the good one"
+
+    rig.clock.advance(timedelta(seconds=61))
+    await rig.settle(worker)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "diverged")
+    assert "the log has add(x=1" in row.detail
+    assert (await rig.kinds(RUN))[-2:] == ["blocked", "blocked"]
+
+    # It heals by itself all the same.
+    await rig.settle(await carry_on(rig, old, code="old"))
+    assert (await rig.row(RUN)).status == "succeeded"
+    assert does.steps == ["add 1", "double 2"]
+
+
+async def test_rolling_back_heals_although_two_bad_builds_have_tried(rig: Rig) -> None:
+    await rig.settle(await begin(rig, old, code="old"))
+    rig.clock.advance(timedelta(hours=1))
+    for code in ("bad", "worse"):
+        await rig.settle(await carry_on(rig, bad, code=code))
+        assert (await rig.row(RUN)).status == "blocked"
+    await rig.settle(await carry_on(rig, old, code="old"))
+    assert (await rig.row(RUN)).status == "succeeded"
+
+
+async def test_a_pinned_run_waits_for_a_worker_of_its_version(rig: Rig) -> None:
+    app = rig.app(_only(pin=True, version="3"))
+    does.body = old
+    await app.start(app.registry.agent("subject"), "task", id=RUN)  # type: ignore[arg-type]  # any agent will do
+    assert (await rig.row(RUN)).pin == "3"
+    await rig.settle(of_version(await carry_on(rig, old, code="new"), "4"))
+    assert (await rig.row(RUN)).status == "ready"
+    third = of_version(await carry_on(rig, old, code="another build"), "3")
+    await rig.settle(third)
+    assert (await rig.row(RUN)).status == "waiting"
+    rig.clock.advance(timedelta(hours=1))
+    await rig.settle(of_version(await carry_on(rig, old, code="new"), "4"))
+    assert (await rig.row(RUN)).status == "waiting"
+    await rig.settle(third)
+    assert (await rig.row(RUN)).status == "succeeded"
+
+
+async def test_a_pinned_run_that_diverged_is_not_left_to_another_version(rig: Rig) -> None:
+    app = rig.app(_only(pin=True, version="3"))
+    does.body = old
+    await app.start(app.registry.agent("subject"), "task", id=RUN)  # type: ignore[arg-type]  # any agent will do
+    await rig.settle(of_version(await carry_on(rig, old, code="old"), "3"))
+    rig.clock.advance(timedelta(hours=1))
+    fourth = of_version(await carry_on(rig, old, code="new"), "4")
+    await fourth._patiently_announce()
+    await rig.settle(of_version(await carry_on(rig, bad, code="bad"), "3"))
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "diverged")
+
+
+async def test_what_nobody_serves_is_said_by_version(rig: Rig) -> None:
+    app = rig.app(_only(pin=True, version="3"))
+    await app.start(app.registry.agent("subject"), "task", id=RUN)  # type: ignore[arg-type]  # any agent will do
+    row, serving = await rig.row(RUN), builds_of([])
+    for version, fault in (("4", "unserved run"), ("3", None)):
+        worker = of_version(await carry_on(rig, old), version)
+        await worker._patiently_announce()
+        serving = builds_of(await rig.store.workers(within_ms=60_000, now=rig.clock.now()))
+        found = explain(Seen(row, False, frozenset()), serving, rig.clock.now())
+        assert found.fault == fault
+        assert fault is None or "no live worker serves subject version 3, to which it is pinned" in found.why
+    assert explain(Seen(replace(row, pin="5"), False, frozenset()), serving, rig.clock.now()).fault is not None
+    assert explain(Seen(replace(row, pin=None), False, frozenset()), serving, rig.clock.now()).fault is None
+
+
+def _only(*, version: str, pin: bool) -> Outlive[None]:
+    app: Outlive[None] = Outlive()
+    app.agent(name="subject", version=version, pin=pin)(subject.fn)
+    return app
+
+
+@pytest.mark.parametrize("version", ["", " ", "1\n"])
+def test_a_version_that_cannot_be_read_is_refused(version: str) -> None:
+    with pytest.raises(Refused, match="a version is a printable text"):
+        _only(version=version, pin=False)
