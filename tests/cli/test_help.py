@@ -31,8 +31,8 @@ def options(verb: str) -> set[str]:
 
 
 def test_there_are_the_verbs() -> None:
-    verbs = ["audit verify", "config", "db check", "db init", "db upgrade", "doctor", "log", "ps", "resolve", "retry"]
-    assert sorted(VERBS) == [*verbs, "run", "show", "start", "worker"]
+    verbs = ["adopt", "audit verify", "config", "db check", "db init", "db upgrade", "doctor", "log", "ps", "resolve"]
+    assert sorted(VERBS) == [*verbs, "retry", "run", "show", "start", "versions", "worker"]
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))

@@ -87,7 +87,7 @@ def test_a_limit_has_the_figure_of_the_code(limit: str) -> None:
 
 
 def test_every_default_of_a_setting_is_in_the_limits() -> None:
-    for setting in ("lease", "concurrency", "drain", "stall_limit", "max_lapses"):
+    for setting in ("lease", "concurrency", "drain", "stall_limit", "stall_notice", "max_lapses"):
         assert f"(`{setting}`)" in LIMITS, f"{setting} = {shown(getattr(SETTINGS, setting))}"
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
+from typing import cast
 
 import pytest
 
 from outlive import Outlive, Run
 from outlive.app.explain import builds_of, explain
+from outlive.app.versions import Standing, standings
 from outlive.engine.definition import AgentSpec
 from outlive.engine.worker import Worker
 from outlive.errors import Refused
-from outlive.store.survey import Seen
+from outlive.store.port import WorkerRow
+from outlive.store.survey import Seen, Surveyed
 from tests.engine.rig import Rig
 from tests.engine.subject import RUN, add, begin, carry_on, does, double, subject
 
@@ -114,6 +118,45 @@ async def test_what_nobody_serves_is_said_by_version(rig: Rig) -> None:
         assert fault is None or "no live worker serves subject version 3, to which it is pinned" in found.why
     assert explain(Seen(replace(row, pin="5"), False, frozenset()), serving, rig.clock.now()).fault is not None
     assert explain(Seen(replace(row, pin=None), False, frozenset()), serving, rig.clock.now()).fault is None
+
+
+async def test_versions_count_runs_workers_and_what_nobody_serves(rig: Rig) -> None:
+    app = rig.app(_only(pin=True, version="3"))
+    for name in ("pinned-1", "pinned-2"):
+        await app.start(app.registry.agent("subject"), "task", id=name)  # type: ignore[arg-type]  # any agent will do
+    await rig.settle(await begin(rig, old, code="old"))
+    rig.clock.advance(timedelta(hours=1))
+    worker = of_version(await carry_on(rig, bad, code="bad"), "4")
+    await worker._patiently_announce()
+    await rig.settle(worker)
+    first, third, fourth = await standings(cast(Surveyed, _Now(rig)))
+    assert (first.version, dict(first.runs), first.unserved, dict(first.diverged)) == (
+        "1",
+        {"blocked": 1},
+        1,
+        {"bad": 1},
+    )
+    assert (third.version, dict(third.runs), third.pinned, third.unserved) == ("3", {"ready": 2}, 2, 2)
+    assert (fourth.version, dict(fourth.runs), dict(fourth.workers)) == ("4", {}, {"bad": 1})
+    healing = of_version(await carry_on(rig, old, code="third"), "3")
+    await healing._patiently_announce()
+    assert [one.unserved for one in await standings(cast(Surveyed, _Now(rig)))] == [0, 0, 0]
+    assert await standings(cast(Surveyed, _Now(rig)), "nobody") == [
+        Standing("subject", "3", workers=Counter({"third": 1})), Standing("subject", "4", workers=Counter({"bad": 1})),
+    ]  # fmt: skip
+
+
+class _Now:
+    """The store of a rig as people read it, who have no clock of their own."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._rig.store, name)
+
+    async def workers(self, *, within_ms: int) -> list[WorkerRow]:
+        return await self._rig.store.workers(within_ms=within_ms, now=self._rig.clock.now())
 
 
 def _only(*, version: str, pin: bool) -> Outlive[None]:

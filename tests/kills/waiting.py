@@ -21,3 +21,8 @@ async def until(look: Callable[[], Awaitable[T | None]], what: str, *, within: f
             return found
         assert time.monotonic() < end, f"not within {within:g} s: {what}"
         await asyncio.sleep(0.02)
+
+
+async def wait_on_the_event_loop(seconds: float) -> None:
+    """What an async step must never do: nothing else of its process goes on meanwhile."""
+    time.sleep(seconds)  # noqa: ASYNC251 - the misuse under test

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from outlive.errors import ChainBroken, NotSerialisable, UndecodableEntry
 from outlive.log import kinds
+from outlive.log.difference import Difference
 from outlive.log.entry import BLOB_BYTES, Draft, Entry, seal, verify
 from outlive.log.fold import Fold, fold
 from outlive.model.run import Head
@@ -34,6 +35,9 @@ def a_value(hint: object) -> st.SearchStrategy[object]:
     if hint == kinds.ErrorRecord or kinds.ErrorRecord in get_args(hint):
         error = st.builds(kinds.ErrorRecord, type=st.text(max_size=9), message=st.text(max_size=9))
         return error if hint == kinds.ErrorRecord else st.none() | error
+    if hint == (Difference | None):
+        texts = {name: st.text(max_size=9) for name in ("scope", "kind", "name", "digest", "shown")}
+        return st.none() | st.builds(Difference, entry=st.integers(0, 99), **texts)
     if hint == (str | None):
         return st.none() | st.text(max_size=9)
     if hint == dict[str, str]:
@@ -57,9 +61,10 @@ def test_every_kind_reads_back_as_it_was_written(kind: type[kinds.Fact], data: s
 
 def test_names_of_kinds_are_compatibility_data() -> None:
     assert sorted(kinds.KINDS) == [
-        "absent", "arrived", "attempt", "blocked", "claimed", "done", "emitted", "ended", "entries lost", "evidence",
-        "intent", "joined", "lookup", "met again", "not acted", "note", "opened", "outcome", "released", "resolution",
-        "retried", "scope cancelled", "started", "step", "suspended", "turn", "unknown", "value", "wait", "woken",
+        "absent", "adopted", "arrived", "attempt", "blocked", "claimed", "done", "emitted", "ended", "entries lost",
+        "evidence", "intent", "joined", "lookup", "met again", "not acted", "note", "opened", "outcome", "released",
+        "resolution", "retried", "scope cancelled", "started", "step", "suspended", "turn", "unknown", "value",
+        "wait", "woken",
     ]  # fmt: skip
 
 

@@ -86,6 +86,6 @@ def worker_of(
     pace = Pace(
         lease_ms=int(settings.lease.total_seconds() * 1000), concurrency=settings.concurrency,
         drain=settings.drain.total_seconds(), stall_limit=settings.stall_limit.total_seconds(),
-        max_lapses=settings.max_lapses,
+        stall_notice=settings.stall_notice.total_seconds(), max_lapses=settings.max_lapses,
     )  # fmt: skip
     return Worker(store, kit, registry.agents, FunctionHarness(), pace, owner_name(clock))

@@ -8,8 +8,10 @@ from typing import Literal
 
 from outlive.app.registry import Registry
 from outlive.engine import inbox
+from outlive.engine.adoption import Acceptance
 from outlive.engine.control import Control, find_operation
 from outlive.engine.failures import writable
+from outlive.log import kinds
 from outlive.model.errors import BadArguments, LeaseLost, UndecodableEntry, UnknownRun, WrongState
 from outlive.model.ids import RunId, Tenant
 from outlive.model.operation import OperationRow
@@ -44,6 +46,11 @@ async def resolve(
 async def retry(control: Control, tenant: Tenant, run: str, *, who: str, why: str) -> None:
     """Let a blocked run be tried again. Raises UnknownRun, WrongState."""
     await control.retry(await _run(control, tenant, run), who=who, why=why)
+
+
+async def adopt(control: Control, tenant: Tenant, run: str, wish: Acceptance) -> kinds.Adopted:
+    """Accept that the code differs from the log at a step. Raises UnknownRun, WrongState, NotAdoptable."""
+    return await control.adopt(await _run(control, tenant, run), wish)
 
 
 async def retry_blocked(

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from outlive.app.explain import Explanation, Fault, Kind, builds_of, explain
+from outlive.app.explain import Explanation, Fault, Kind, builds_of, explain, stall_of
 from outlive.app.operate import ALIVE_MS
 from outlive.model.clock import machine_now
 from outlive.model.ids import RunId, Tenant
@@ -24,7 +24,8 @@ _ON_RECORD_MS = 10 * 86_400_000
 SKEW_MS = 2000
 
 Trouble = (
-    Fault | Literal["silent worker", "clock skew", "unsafe durability", "unnamed blob", "missing blob"]
+    Fault
+    | Literal["silent worker", "stalled worker", "clock skew", "unsafe durability", "unnamed blob", "missing blob"]
 )  # fmt: skip
 
 
@@ -59,7 +60,10 @@ async def examine(store: Surveyed, tally: Tally, *, accept_unsafe: bool = False)
         if _silent(worker, now):
             ago = f"{(now - worker.seen_at) // 1000} s ago"
             why = f"pid {worker.pid} announced itself, and gave its last sign of life {ago}"
-            yield Finding(trouble="silent worker", subject=worker.owner, why=why)
+            stall = stall_of(worker, worker.seen_at)
+            yield Finding(trouble="silent worker", subject=worker.owner, why=f"{why}; {stall}" if stall else why)
+        elif stall := stall_of(worker, now):
+            yield Finding(trouble="stalled worker", subject=worker.owner, why=f"pid {worker.pid}: {stall}")
     async for finding in _runs(store, tally):
         yield finding
     async for stray in _pages(store.unnamed_blobs):
@@ -76,9 +80,10 @@ def _silent(worker: WorkerRow, now: int) -> bool:
 async def _runs(store: Surveyed, tally: Tally) -> AsyncIterator[Finding]:
     after = (Tenant(""), RunId(""))
     while page := await store.open_runs(after=after, limit=_PAGE):
-        now, serving = await store.now(), builds_of(await store.workers(within_ms=ALIVE_MS))
+        now, alive = await store.now(), await store.workers(within_ms=ALIVE_MS)
+        serving, stalled = builds_of(alive), {one.owner: stall for one in alive if (stall := stall_of(one, now))}
         for seen in page:
-            found = explain(seen, serving, now)
+            found = explain(seen, serving, now, stalled)
             tally.runs += 1
             tally.explained[found.kind] += 1
             if found.fault is not None:

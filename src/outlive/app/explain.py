@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from outlive.model.ids import Owner
 from outlive.model.run import STATUSES, RunRow
 from outlive.store.port import WorkerRow
 from outlive.store.survey import Seen
 
 Kind = Literal["queue", "lease", "timer", "message", "pause", "blocked", "none"]
-Fault = Literal["unexplained run", "unserved run", "lapsed lease"]
+Fault = Literal["unexplained run", "unserved run", "lapsed lease", "stalled run"]
 
 # How late what a live worker does within seconds may be before somebody should look.
 LATE_MS = 60_000
@@ -48,15 +49,29 @@ def builds_of(workers: Iterable[WorkerRow]) -> dict[str, frozenset[Served]]:
     return found
 
 
-def explain(seen: Seen, serving: Mapping[str, frozenset[Served]], now: int) -> Explanation:
-    """What explains the run at `now` by the database's clock; `serving` is what live workers serve."""
+def stall_of(worker: WorkerRow, now: int) -> str:
+    """Since when the event loop of a worker has not turned, and which run blocks it; empty where it turns."""
+    if worker.stalled_at is None:
+        return ""
+    by = f": run {worker.stalled_by} blocks it" if worker.stalled_by else ""
+    return f"its event loop has not turned for {_seconds(now - worker.stalled_at)}{by}"
+
+
+def explain(
+    seen: Seen, serving: Mapping[str, frozenset[Served]], now: int, stalled: Mapping[Owner, str] | None = None
+) -> Explanation:
+    """What explains the run at `now` by the database's clock; `serving` is what live workers serve.
+
+    `stalled` are the owners whose event loop does not turn, with what is known of it.
+    """
     row = seen.row
     if wrong := _contradiction(row):
         return Explanation("none", wrong, "unexplained run")
     if row.paused_at is not None:
         return Explanation("pause", "an operator paused it")
     if row.status == "running":
-        return _leased(seen, serving, now)
+        why = (stalled or {}).get(row.owner or Owner(""))
+        return _leased(seen, serving, now) if not why else Explanation("lease", f"{row.owner}: {why}", "stalled run")
     if row.deadline_at is not None and now > row.deadline_at + LATE_MS:
         why = f"its deadline passed {_seconds(now - row.deadline_at)} ago, and nobody has ended it"
         return Explanation("none", why, "unexplained run")

@@ -124,6 +124,14 @@ def _say_operation(fact: kinds.Fact) -> tuple[str, Mood]:  # noqa: PLR0911 - one
             return fact.why, "wait"
         case kinds.Joined():
             return f"{fact.branch} {fact.how}", "plain"
+        case _:
+            return _say_decided(fact)
+
+
+def _say_decided(fact: kinds.Fact) -> tuple[str, Mood]:
+    match fact:
+        case kinds.Adopted():
+            return f"{fact.how} at entry {fact.entry}: {fact.shown}, says {fact.who}: {fact.why}", "good"
         case kinds.Retried():
             return f"by {fact.who}: {fact.why}", "plain"
         case _:

@@ -18,14 +18,18 @@ from urllib.parse import unquote, urlsplit
 from outlive.app import decide, inspect
 from outlive.app.client import last_entry
 from outlive.app.compose import open_store
+from outlive.app.explain import stall_of
 from outlive.app.locate import locate
 from outlive.app.outlive import Outlive
 from outlive.app.registry import Registry
 from outlive.app.settings import Settings
+from outlive.engine.adoption import Acceptance, Choice, choices
 from outlive.engine.control import Control
 from outlive.engine.definition import Agent
 from outlive.engine.worker import owner_name
 from outlive.log import kinds
+from outlive.log.difference import Adoption
+from outlive.log.fold import fold
 from outlive.model.clock import SystemClock
 from outlive.model.errors import (
     BadArguments,
@@ -213,6 +217,12 @@ class Report:
     unread: int
     result: str | None
     error: str
+    adoptable: list[Choice] = field(default_factory=list)
+
+    @property
+    def stall(self) -> str:
+        """What is wrong with the event loop of the owner; empty where it turns."""
+        return stall_of(self.owner, self.now) if self.owner is not None else ""
 
     @property
     def in_doubt(self) -> list[OperationRow]:
@@ -236,7 +246,17 @@ async def report(store: Store, tenant: str, run: str) -> Report:
         serving=[one for one in workers if one.fits(row)],
         owner=next((one for one in workers if one.owner == row.owner), None),
         unread=len(await store.unread(row.tenant, row.id)), result=result, error=error,
+        adoptable=await _adoptable(store, row),
     )  # fmt: skip
+
+
+async def _adoptable(store: Store, row: RunRow) -> list[Choice]:
+    if row.reason != "diverged":
+        return []
+    try:
+        return choices(fold(await store.window(row.tenant, row.id)), row.id)
+    except UndecodableEntry:
+        return []
 
 
 async def _explained(store: Store, row: RunRow) -> list[OperationRow]:
@@ -270,6 +290,12 @@ async def listed(
     """Runs that match, newest first, and the time by the database's clock."""
     which = RunFilter(tuple(statuses), agent, reason, labels or {}, limit)
     return await store.runs(Tenant(tenant), which), await store.now()
+
+
+async def stalls(store: Store) -> dict[str, str]:
+    """The workers whose event loop does not turn, with what is known of it."""
+    now = await store.now()
+    return {one.owner: stall for one in await store.workers(within_ms=ALIVE_MS) if (stall := stall_of(one, now))}
 
 
 async def log_lines(
@@ -316,6 +342,13 @@ async def _whole(store: Store, tenant: str, run: str, prefix: str) -> str:
 async def retry(store: Store, tenant: str, run: str, *, who: str, why: str) -> None:
     """See `decide.retry`."""
     await decide.retry(_control(store), Tenant(tenant), run, who=who, why=why)
+
+
+async def adopt(
+    store: Store, tenant: str, run: str, how: Adoption, *, who: str, why: str, at: int | None = None
+) -> kinds.Adopted:
+    """See `decide.adopt`."""
+    return await decide.adopt(_control(store), Tenant(tenant), run, Acceptance(how, who, why, at))
 
 
 async def retry_blocked(

@@ -87,7 +87,7 @@ class Projection:
                     self.statuses = (
                         self.statuses | {"ready"} if fact.why == "control" else frozenset(("running",))
                     )  # fmt: skip
-            case kinds.Started() | kinds.Released() | kinds.Retried():
+            case kinds.Started() | kinds.Released() | kinds.Retried() | kinds.Adopted():
                 self.statuses = frozenset(("ready",))
             case kinds.Suspended():
                 self.statuses, self.wake_at = frozenset(("waiting",)), fact.wake_at

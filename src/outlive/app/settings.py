@@ -92,6 +92,10 @@ class Settings:
     stall_limit: timedelta = field(
         default=timedelta(minutes=5), metadata=_say("how long a stuck event loop keeps its runs", duration)
     )
+    stall_notice: timedelta = field(
+        default=timedelta(seconds=30),
+        metadata=_say("how long an event loop is stuck before that is made known", duration),
+    )
     build: str = field(
         default="", metadata=_say("what tells this release of the code apart; default: a digest of it", _name)
     )

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from outlive.cli import audit, config, db, doctor, log, ps, resolve, retry, run, show, start, worker
+from outlive.cli import adopt, audit, config, db, doctor, log, ps, resolve, retry, run, show, start, versions, worker
 from outlive.cli.codes import MEANINGS, guarded
 from outlive.cli.group import Verbs
 
@@ -37,6 +37,8 @@ for _verb, _examples in (
     (log.log, log.EXAMPLES),
     (resolve.resolve, resolve.EXAMPLES),
     (retry.retry, retry.EXAMPLES),
+    (adopt.adopt, adopt.EXAMPLES),
+    (versions.versions, versions.EXAMPLES),
     (doctor.doctor, doctor.EXAMPLES),
     (config.config, config.EXAMPLES),
 ):

@@ -54,9 +54,21 @@ def blocked(found: Report, settings: Settings) -> Iterator[str]:
     yield f"run {row.id} is blocked: {row.reason}: {row.detail}".rstrip(": ")
     for operation in found.in_doubt:
         yield from in_doubt(operation, row.id, settings)
+    if found.row.reason == "diverged":
+        yield "deploy code that fits, and it goes on by itself"
+        yield from adoptions(found, settings)
     if not found.in_doubt:
         yield "when its cause is mended, let it be tried again:"
         yield f"  {command('retry', row.id, to=to)}"
+
+
+def adoptions(found: Report, settings: Settings) -> Iterator[str]:
+    """The ways to accept what differs, as commands; none where only code can mend it."""
+    to = options(settings)
+    if found.adoptable:
+        yield "or accept that the code differs from the log at this step:"
+    for one in found.adoptable:
+        yield f"  {command('adopt', found.row.id, f'--{one.how}', '--why', 'why that is right', to=to)}   # {one.means}"
 
 
 def in_doubt(operation: OperationRow, run: str, settings: Settings) -> Iterator[str]:

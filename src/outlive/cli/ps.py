@@ -72,22 +72,23 @@ def ps(
     )
     labels = options.labels_of(label)
 
-    async def read() -> tuple[list[RunRow], int]:
+    async def read() -> tuple[list[RunRow], int, dict[str, str]]:
         async with operate.reading(settings) as opened:
-            return await operate.listed(
+            rows, now = await operate.listed(
                 opened, settings.tenant, statuses=statuses, agent=agent or "", labels=labels, limit=limit + 1
             )
+            return rows, now, await operate.stalls(opened)
 
-    rows, now = asyncio.run(read())
+    rows, now, stalls = asyncio.run(read())
     if json:
-        put_json([run_json(row) for row in rows[:limit]], indent=2)
+        put_json([{**run_json(row), "stalled": stalls.get(row.owner or "", "")} for row in rows[:limit]], indent=2)
     else:
-        _print(rows[:limit], now)
+        _print(rows[:limit], now, stalls)
     if len(rows) > limit:
         say(f"there are more than {limit}; see --limit")
 
 
-def _print(rows: list[RunRow], now: int) -> None:
+def _print(rows: list[RunRow], now: int, stalls: dict[str, str]) -> None:
     from rich.text import Text
 
     if not rows:
@@ -96,15 +97,17 @@ def _print(rows: list[RunRow], now: int) -> None:
     cells = [
         [
             Text(plain(row.id)), Text(plain(row.agent)), Text(row.status, style=COLOURS[row.status]),
-            Text(span(now - row.created_at)), Text(row.owner or "-"), Text(plain(_why(row, now))),
+            Text(span(now - row.created_at)), Text(row.owner or "-"), Text(plain(_why(row, now, stalls))),
         ]
         for row in rows
     ]  # fmt: skip
     put_table(("run", "agent", "status", "age", "owner", "reason"), cells)
 
 
-def _why(row: RunRow, now: int) -> str:
-    """Why it is as it is; of a run that is driven, how long it stays its owner's."""
+def _why(row: RunRow, now: int, stalls: dict[str, str]) -> str:
+    """Why it is as it is; of a run that is driven, how long it stays its owner's, or that its owner is stuck."""
+    if stall := stalls.get(row.owner or ""):
+        return f"stalled: {stall}"
     if row.status == "blocked":
         return f"{row.reason}: {row.detail}"
     if row.status == "running" and row.expires_at is not None:

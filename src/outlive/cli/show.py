@@ -66,10 +66,12 @@ def _json(found: Report) -> dict[str, object]:
         "owner": None if found.row.owner is None else {
             "name": found.row.owner, "pid": owner.pid if owner else None,
             "seen_at": iso(owner.seen_at) if owner else None, "lease_until": iso(found.row.expires_at),
+            "stalled_at": iso(owner.stalled_at) if owner else None, "stalled_by": owner.stalled_by if owner else "",
         },
         "waiting_for": waiting_for(found),
         "operations": [operation_json(one) for one in found.operations],
         "divergences": [{"code": one.code, "report": one.report} for one in found.divergences],
+        "adoptable": [{"how": one.how, "means": one.means} for one in found.adoptable],
         "unread": found.unread,
         "result": value_of(found.result),
         "error": found.error,
@@ -129,7 +131,8 @@ def _owner(found: Report) -> str:
     late = row.expires_at is not None and row.expires_at < found.now
     lease = f"lease {'lapsed' if late else 'until'} {local(row.expires_at)}"
     process = f"pid {found.owner.pid}, " if found.owner else ""
-    return f"{row.owner} ({process}{lease})"
+    stall = f", stalled: {found.stall}" if found.stall else ""
+    return f"{row.owner} ({process}{lease}{stall})"
 
 
 def waiting_for(found: Report) -> str:

@@ -86,6 +86,7 @@ class Scope:
         self.name = name
         self.cursor = Cursor(name, recorded)
         self.task: asyncio.Task[object] | None = None
+        self.sending: asyncio.Task[Call] | None = None
         self.asked = ""
         self.joining = False
         self.executing = False
@@ -195,7 +196,7 @@ class Attempt:
             self._cancelled(scope, asked, line)
             raise
         except Diverged as diverged:
-            self.halt(Stop("diverged", str(diverged)))
+            self.halt(Stop("diverged", str(diverged), diverged))
             raise Unwind("diverged") from diverged
         finally:
             scope.asked = ""

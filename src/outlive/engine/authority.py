@@ -19,7 +19,7 @@ from outlive.model.errors import StoreError
 from outlive.model.ids import Owner, RunId, Tenant
 from outlive.model.run import Authority
 from outlive.model.signals import Unwind
-from outlive.store.port import Renewed, Work
+from outlive.store.port import Renewed, Stalled, Work
 
 log = logging.getLogger("outlive.worker")
 
@@ -121,16 +121,21 @@ class Grip:
 class Keeper:
     """Renews the leases of a worker from a thread of its own, and watches that the event loop still turns.
 
-    When the loop has not turned for 30 s all stacks are written; after `stall_limit` the process exits hard, so that
-    its leases lapse: a worker that is alive but stuck must not keep its runs.
+    When the loop has not turned for `stall_notice` all stacks are written and the store is told, with the run whose
+    code is running; after `stall_limit` the process exits hard, so that its leases lapse: a worker that is alive but
+    stuck must not keep its runs.
     """
 
     def __init__(
-        self, store: Work, owner: Owner, lease_ms: int, clock: Clock, time: DatabaseTime, stall_limit: float = 300.0
-    ) -> None:
+        self, store: Work, owner: Owner, lease_ms: int, clock: Clock, time: DatabaseTime, stall_limit: float = 300.0,
+        stall_notice: float = 30.0,
+    ) -> None:  # fmt: skip
         self._store, self._owner, self._lease_ms = store, owner, lease_ms
         self._clock, self._time, self._stall_limit = clock, time, stall_limit
+        self._stall_notice = min(stall_notice, stall_limit / 2)
         self.on_moved: Callable[[], None] = lambda: None
+        self.whose: Callable[[asyncio.Task[object] | None], str] = lambda task: ""
+        """The run that a task belongs to; asked from the thread that renews."""
         self._database, self._moved_at = "", float("-inf")
         self._grips: dict[tuple[Tenant, RunId], Grip] = {}
         self._lock = threading.Lock()
@@ -197,10 +202,11 @@ class Keeper:
         """One renewal of all that is held, if anything is. A store that cannot answer takes nothing away."""
         with self._lock:
             held = {grip.authority: grip for grip in self._grips.values()}
-        if not held:
+        stalled = self._stalled()
+        if not held and stalled is None:
             return  # the sign of life of a worker that drives nothing goes with its looks
         asked_at = self._clock.boottime()
-        answer = self._store.renew(self._owner, list(held), self._lease_ms, now=self._clock.now())
+        answer = self._store.renew(self._owner, list(held), self._lease_ms, stalled=stalled, now=self._clock.now())
         self._tell(held, answer, asked_at)
 
     def _tell(self, held: dict[Authority, Grip], answer: Renewed, asked_at: float) -> None:
@@ -236,16 +242,27 @@ class Keeper:
             before = self._clock.boottime()
 
     def _watch_loop(self) -> None:
-        silent = self._clock.boottime() - self._ticked
-        if silent > min(30.0, self._stall_limit / 2) and not self._dumped:
+        silent = self._silent_s()
+        if silent > self._stall_notice and not self._dumped:
             self._dumped = True
-            log.error("the event loop has not turned for %.0f s: a call blocks it; all stacks follow", silent)
+            blocks = f"run {self._culprit()} blocks it" if self._culprit() else "a call blocks it"
+            log.error("the event loop has not turned for %.0f s: %s; all stacks follow", silent, blocks)
             faulthandler.dump_traceback(file=sys.__stderr__ or sys.stderr, all_threads=True)
         if silent > self._stall_limit:
             log.error("the event loop has not turned for %.0f s: this worker exits, its runs move", silent)
             os._exit(STALLED_EXIT)
 
+    def _silent_s(self) -> float:
+        return self._clock.boottime() - self._ticked
+
+    def _stalled(self) -> Stalled | None:
+        """What the store is told of a loop that has been silent for so long that all stacks were written."""
+        return Stalled(int(self._silent_s() * 1000), self._culprit()) if self._dumped else None
+
+    def _culprit(self) -> str:
+        return "" if self._loop is None else self.whose(asyncio.current_task(self._loop))
+
     def _tick(self) -> None:
         self._ticked, self._dumped = self._clock.boottime(), False
         if self._loop is not None and not self._stop.is_set():
-            self._loop.call_later(min(1.0, self._stall_limit / 10), self._tick)
+            self._loop.call_later(min(1.0, self._stall_notice / 5), self._tick)

@@ -147,7 +147,7 @@ class Branches:
         try:
             child.cursor.leave(f"the end of the branch {child.name}")
         except Diverged as diverged:
-            self._attempt.halt(Stop("diverged", str(diverged)))
+            self._attempt.halt(Stop("diverged", str(diverged), diverged))
             raise Unwind("diverged") from diverged
 
     async def _join(self, scope: Scope, key: str, call: Call | None) -> dict[str, object]:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
 from outlive.engine import failures, inbox
+from outlive.engine.adoption import Acceptance, adopt
 from outlive.engine.authority import DatabaseTime, Grip, margin_s
 from outlive.engine.doubt import doubts
 from outlive.engine.journal import Also, Item, Journal
@@ -80,6 +81,23 @@ class Control:
                 raise WrongState(run=row.id, status=status, wanted="only a blocked run can be retried")
             also = Also(change=Change("ready"), forgive=True)
             await journal.append(Item(kinds.Retried(who=failures.writable(who), why=failures.writable(why))), also=also)
+
+    async def adopt(self, row: RunRow, wish: Acceptance) -> kinds.Adopted:
+        """Record what a person accepts of a divergence; every build may have the run again then.
+
+        Raises WrongState, NotAdoptable, and LeaseLost when somebody claims the run at this moment; then nothing of it
+        is recorded.
+        """
+        _expect_diverged(row)
+        adopt(fold(await self.store.window(row.tenant, row.id)), row.id, wish)  # refused without a claim
+        async with self._seized(row.tenant, row.id, only=frozenset(("blocked", "ready"))) as journal:
+            _expect_diverged(journal.row if journal is not None else await self.store.run(row.tenant, row.id) or row)
+            if journal is None:
+                raise LeaseLost(run=row.id, epoch=row.epoch)
+            item = adopt(journal.fold, row.id, wish)
+            assert isinstance(item.fact, kinds.Adopted)
+            await journal.append(item, also=Also(change=Change("ready"), forgive=True))
+            return item.fact
 
     async def expire(self, tenant: Tenant, run: RunId) -> None:
         """End a run whose deadline has passed and that nobody drives. What may have been sent becomes *unknown*.
@@ -184,6 +202,11 @@ class Control:
                 raise
             state = Fold()
         return Journal(self.store, self.owner, _LEASE_MS, self.clock, time, grip, claimed.row, state)
+
+
+def _expect_diverged(row: RunRow) -> None:
+    if row.reason != "diverged" or row.status not in ("blocked", "ready"):
+        raise WrongState(run=row.id, status=row.status, wanted="only a run that has diverged can be adopted")
 
 
 async def find_operation(store: Store, tenant: Tenant, run: RunId, prefix: str) -> OperationRow:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Literal, Protocol, TypeVar
 
 from outlive.engine import failures, inbox
+from outlive.engine.adoption import difference
 from outlive.engine.attempt import Attempt, Kit, Parked, Scope, Stop, current
 from outlive.engine.authority import Grip, Keeper
 from outlive.engine.definition import AgentSpec
@@ -37,6 +38,7 @@ Ask = Callable[[], Awaitable[T]]
 End = tuple[kinds.Fact, Change, Divergence | None]
 
 _NEVER = 2**62
+_DAY_MS = 86_400_000
 _GO_ON: frozenset[Status] = frozenset(("ready", "waiting"))
 _VERDICTS: dict[Status, Verdict] = {"ready": "released", "waiting": "waiting", "blocked": "blocked"}
 
@@ -106,6 +108,9 @@ class Drive:
         news = await self._patiently(lambda: inbox.take(journal))
         if row.lapses >= self._max_lapses and not news.progress:
             detail = f"{row.lapses} leases in a row lapsed without a call getting its outcome"
+            stuck = await self._patiently(lambda: self.kit.store.workers(within_ms=_DAY_MS, now=self.kit.clock.now()))
+            if names := ", ".join(one.owner for one in stuck if one.stalled_by == row.id):
+                detail += f"; its code has stopped the event loop of {names}"
             return await self._block(journal, "poison", detail)
         await self._recover(journal)
         attempt = self.attempt = Attempt(self.kit, journal, key)
@@ -198,7 +203,7 @@ class Drive:
         try:
             root.cursor.leave("the end of the agent")
         except Diverged as diverged:
-            return await self._stopped(attempt, Stop("diverged", str(diverged)))
+            return await self._stopped(attempt, Stop("diverged", str(diverged), diverged))
         doubt = self._doubt(attempt)
         if doubt is not None:
             return await self._close(attempt, self._blocked(*doubt))
@@ -252,7 +257,9 @@ class Drive:
             return await self._close(attempt, (released, Change("ready"), None))
         if stop.kind == "diverged":
             status: Status = "ready" if await self._others_may_continue(attempt) else "blocked"
-            fact = kinds.Blocked(reason="diverged", detail=stop.report, code=self.kit.code)
+            fact = kinds.Blocked(
+                reason="diverged", detail=stop.report, code=self.kit.code, difference=difference(stop.fault)
+            )  # fmt: skip
             change = Change(status, reason="diverged", detail=stop.report)
             return await self._close(attempt, (fact, change, Divergence(self.kit.code, stop.report)))
         if stop.kind == "expired":

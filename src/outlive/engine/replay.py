@@ -6,7 +6,7 @@ import json
 from collections import Counter, deque
 from urllib.parse import quote
 
-from outlive.log.fold import Call, CallKind, ScopeLog
+from outlive.log.fold import Call, CallKind, ScopeLog, key_before
 from outlive.model.errors import Diverged
 
 _SHOWN = 120
@@ -24,28 +24,38 @@ class Cursor:
 
     @property
     def exhausted(self) -> bool:
-        """Whether all that is recorded has been consumed: from here on calls are live."""
-        return not self._left
+        """Whether all that has to be asked for is consumed: from here on calls are live."""
+        return not self._left or (_skippable(self._left[0]) and all(map(_skippable, self._left)))
 
     def next(
         self, kind: CallKind, name: str, digest: str, shown: str, line: str, former: frozenset[str] = frozenset()
     ) -> tuple[str, Call | None]:
         """The key of the call that is asked for, and what is recorded of it (None: it is live). Raises Diverged.
 
-        A call that was recorded under one of the `former` names keeps that name's key, and so what is known of it.
+        A call that was recorded under one of the `former` names keeps that name's key, and so what is known of it. Of
+        what a person has adopted, a step that may be skipped is passed over, and one that was let in is live.
         """
-        head = self._left[0] if self._left else None
-        if head is None:
-            key = self.key_of(name)
-        else:
-            called = head.name if head.name in former else name
-            key = self.key_of(called)
-            if (head.kind, head.key, head.digest) != (kind, key, digest):
-                raise Diverged(has=head.shown or head.name, asks=shown, line=line, seq=head.seq)
-            self._left.popleft()
-            name = called
+        while self._left:
+            head = self._left[0]
+            if head.kind == kind and _is(head, name, digest, former):
+                self._pass()
+                return head.key, head
+            if kind == "step" and head.adopted is not None and (name, digest) in head.adopted.let_in:
+                key = key_before(self.key_of(name), head.seq)
+                self._counts[name] += 1
+                return key, None
+            if not _skippable(head):
+                raise Diverged(
+                    has=head.shown or head.name, asks=shown, line=line, seq=head.seq,
+                    call=(self.scope, kind, name, digest),
+                )  # fmt: skip
+            self._pass()
+        key = self.key_of(name)
         self._counts[name] += 1
-        return key, head
+        return key, None
+
+    def _pass(self) -> None:
+        self._counts[self._left.popleft().name] += 1
 
     def key_of(self, name: str) -> str:
         """The key of the next call of that name, among those that are known by it in this scope."""
@@ -65,9 +75,22 @@ class Cursor:
 
     def leave(self, asks: str, line: str = "") -> None:
         """The scope ends here: raises Diverged if the log has more in it."""
-        if self._left:
-            head = self._left[0]
-            raise Diverged(has=head.shown or head.name, asks=asks, line=line, seq=head.seq)
+        head = next((call for call in self._left if not _skippable(call)), None)
+        if head is not None:
+            raise Diverged(
+                has=head.shown or head.name, asks=asks, line=line, seq=head.seq, call=(self.scope, "", "", "")
+            )  # fmt: skip
+
+
+def _skippable(call: Call) -> bool:
+    return call.adopted is not None and call.adopted.skippable
+
+
+def _is(call: Call, name: str, digest: str, former: frozenset[str]) -> bool:
+    """Whether a recorded call is the one that is asked for; how often it was before follows from their order."""
+    if call.adopted is not None and (name, digest) in call.adopted.takers:
+        return True
+    return call.digest == digest and (call.name == name or call.name in former)
 
 
 def branch_scope(call_key: str, branch: str) -> str:

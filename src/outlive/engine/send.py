@@ -54,7 +54,7 @@ def operation_key(attempt: Attempt, scope: str, key: str) -> tuple[str, str]:
 
 async def shielded(scope: Scope, work: Coroutine[object, object, Call]) -> Call:
     """Run an operation so that a cancellation of the waiting code cannot cut it short of its record."""
-    task = asyncio.ensure_future(work)
+    task = scope.sending = asyncio.ensure_future(work)
     scope.shielded = True
     try:
         return await asyncio.shield(task)
@@ -62,7 +62,7 @@ async def shielded(scope: Scope, work: Coroutine[object, object, Call]) -> Call:
         await until_done(task)
         raise
     finally:
-        scope.shielded = False
+        scope.shielded, scope.sending = False, None
 
 
 class Send:

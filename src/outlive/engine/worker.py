@@ -55,6 +55,7 @@ class Pace:
     poll_deaf: float = 1.0
     drain: float = 30.0
     stall_limit: float = 300.0
+    stall_notice: float = 30.0
     max_lapses: int = 10
     queues: tuple[str, ...] = ("default",)
     tenants: tuple[Tenant, ...] | None = None
@@ -73,7 +74,10 @@ class Worker:
         self.store, self.kit, self.agents, self.pace, self.owner = store, kit, agents, pace, owner
         self.on_verdict: Callable[[Claimed, Verdict], None] | None = None
         self._harness = harness
-        self._keeper = Keeper(store, owner, pace.lease_ms, kit.clock, kit.time, pace.stall_limit)
+        self._keeper = Keeper(
+            store, owner, pace.lease_ms, kit.clock, kit.time, pace.stall_limit, pace.stall_notice
+        )  # fmt: skip
+        self._keeper.whose = self._whose
         between = pace.between_looks()
         self._watch = Watch(kit.clock, between, between + max(2.0, pace.lease_ms / 5000))
         self._control = Control(store, kit.clock, owner)
@@ -222,6 +226,15 @@ class Worker:
     def running(self) -> list[RunId]:
         """The runs that this worker is driving now."""
         return [drive.claimed.row.id for drive in self._drives.values()]
+
+    def _whose(self, task: asyncio.Task[object] | None) -> str:
+        """The run whose code runs in a task, if it is one of ours. Asked from another thread while the loop stands."""
+        for driving, drive in list(self._drives.items()):
+            attempt = drive.attempt
+            scopes = [] if attempt is None else list(attempt.scopes.values())
+            if task is driving or any(task in (scope.task, scope.sending) for scope in scopes):
+                return drive.claimed.row.id if task is not None else ""
+        return ""
 
     def _begin(self, claimed: Claimed, asked_at: float) -> None:
         agent = self.agents[claimed.row.agent]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
 from outlive.log import kinds
+from outlive.log.difference import Difference
 from outlive.log.entry import Entry
 from outlive.model.errors import UndecodableEntry
 from outlive.model.operation import IN_DOUBT, SETTLED, Effect, OperationStatus
@@ -68,6 +69,19 @@ class Call:
     number: int = 0
     until: int = 0
     arrival: int | None = None
+    adopted: Adopted | None = None
+
+
+@dataclass(slots=True)
+class Adopted:
+    """What a person has accepted about a recorded step, or about what may come before a recorded call.
+
+    Steps are known by name and digest. One that was `let_in` is taken out when it is recorded.
+    """
+
+    skippable: bool = False
+    takers: set[tuple[str, str]] = field(default_factory=set)
+    let_in: set[tuple[str, str]] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +118,8 @@ class Fold:
     orphans: dict[str, Call] = field(default_factory=dict)
     """Operations of lost entries that no call has met again, by id: in no scope, because their place is not known."""
     keys: dict[str, Call] = field(default_factory=dict)
+    differences: list[Difference] = field(default_factory=list)
+    """Where builds have diverged since the present turn began, the last one last."""
     mail: dict[str, list[Arrival]] = field(default_factory=dict)
     """By topic, in the order of arrival, what no call has received yet."""
 
@@ -155,7 +171,11 @@ def step(state: Fold, seq: int, fact: kinds.Fact, scope: str, key: str, payload:
             state.ended, state.result = fact, payload
         case kinds.Retried() | kinds.EntriesLost():
             _stood(state, seq, fact)
-        case kinds.ClaimedBy() | kinds.Suspended() | kinds.Blocked() | kinds.Released():
+        case kinds.Blocked():
+            state.differences += [fact.difference] if fact.difference is not None else []
+        case kinds.Adopted():
+            _adopted(state, seq, fact, scope)
+        case kinds.ClaimedBy() | kinds.Suspended() | kinds.Released():
             pass
         case _:
             _operation(state, seq, fact, payload)
@@ -181,6 +201,7 @@ def _turn(state: Fold, seq: int, fact: kinds.Turn, scope: str, key: str, payload
     call = Call("turn", scope, key, fact.name, fact.digest, fact.shown, seq, True, payload, number=fact.number)
     _scope(state, scope).calls.append(call)
     state.keys = {key: call}
+    state.differences = []
     state.mail = {}  # the same append carries over what nobody has received
     state.orphans = {one.operation: _orphan(one, seq) for one in fact.lost}
 
@@ -195,7 +216,7 @@ def _call(state: Fold, seq: int, fact: kinds.Call, scope: str, key: str, payload
     if call is None:
         call = Call(_kind(fact), scope, key, fact.name, fact.digest, fact.shown, seq)
         state.keys[key] = call
-        _scope(state, scope).calls.append(call)
+        _place(_scope(state, scope).calls, call)
     match fact:
         case kinds.StepTried():
             call.attempt, call.retry_at, call.error = fact.attempt, fact.retry_at, fact.error
@@ -221,6 +242,40 @@ def _call(state: Fold, seq: int, fact: kinds.Call, scope: str, key: str, payload
             _woken(state, seq, call, fact)
         case _:
             raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why="a call of a kind that cannot be folded")
+
+
+def key_before(key: str, entry: int) -> str:
+    """The key of a step that was let in before the call whose first entry that is: its place is part of its key."""
+    return f"{key}@{entry}"
+
+
+def _place(calls: list[Call], call: Call) -> None:
+    """Behind all that is recorded, or where a person has let it in."""
+    _, _, before = call.key.rpartition("/")[2].partition("@")
+    at = next((place for place, one in enumerate(calls) if before and one.seq == int(before)), len(calls))
+    calls.insert(at, call)
+    if at + 1 < len(calls) and (adopted := calls[at + 1].adopted) is not None:
+        adopted.let_in.discard((call.name, call.digest))
+
+
+def find(state: Fold, scope: str, entry: int) -> Call | None:
+    """The call of the present window whose first entry that is."""
+    recorded = state.current.get(scope)
+    return next((call for call in recorded.calls if call.seq == entry), None) if recorded is not None else None
+
+
+def _adopted(state: Fold, seq: int, fact: kinds.Adopted, scope: str) -> None:
+    call = find(state, scope, fact.entry)
+    if call is None:
+        raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why=f"no call was recorded first as {fact.entry}")
+    adopted = call.adopted = call.adopted or Adopted()
+    step = (fact.name, fact.digest)
+    if fact.how in ("skip", "run-again"):
+        adopted.skippable = True
+    if fact.how in ("insert", "run-again"):
+        adopted.let_in.add(step)
+    if fact.how == "take-old":
+        adopted.takers.add(step)
 
 
 def _woken(state: Fold, seq: int, call: Call, fact: kinds.Woken) -> None:

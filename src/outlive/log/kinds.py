@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from outlive.log.difference import Adoption, Difference
 from outlive.log.entry import Draft, Entry
 from outlive.model.errors import UndecodableEntry
 from outlive.model.operation import OperationStatus
@@ -356,6 +357,7 @@ class Blocked(Fact):
     reason: str
     detail: str = ""
     code: str = ""
+    difference: Difference | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -373,6 +375,25 @@ class Retried(Fact):
     KIND: ClassVar[str] = "retried"
     who: str
     why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adopted(Fact):
+    """A person accepts that the code differs from the log at the step that was recorded first as `entry`.
+
+    *skip*: the code need not ask for it. *insert*: the code may ask for the step `name` before it. *take-old*: its
+    result is also that of the step `name`. *run-again*: the step `name` is done in its place. `digest` is that of the
+    arguments of the step `name`.
+    """
+
+    KIND: ClassVar[str] = "adopted"
+    entry: int
+    how: Adoption
+    who: str
+    why: str
+    name: str = ""
+    digest: str = ""
+    shown: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -411,7 +432,7 @@ _ALL: tuple[type[Fact], ...] = (
     Started, ClaimedBy, StepDone, StepTried, Intent, Outcome, Done, NotActed, InDoubt, LookedUp, Absent, Noted,
     Resolved,
     Evidence, Value, Opened, Joined, ScopeCancelled, Turn, Emitted, Arrived, Waiting, Woken, Suspended, Blocked,
-    Released, Retried, EntriesLost, MetAgain, Ended,
+    Released, Retried, Adopted, EntriesLost, MetAgain, Ended,
 )  # fmt: skip
 KINDS: dict[str, type[Fact]] = {fact.KIND: fact for fact in _ALL}
 

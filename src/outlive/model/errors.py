@@ -22,6 +22,7 @@ OutliveError
 │   ├── UnknownOperation      no operation of that id in the run, or several that begin so
 │   ├── RunExists             the id is taken by a run with another agent or input
 │   ├── NotInDoubt            the operation is settled: there is nothing to resolve
+│   ├── NotAdoptable          a divergence that nobody can accept in this way
 │   ├── TooEarly              a request may still be on its way: *did not happen* cannot be known yet
 │   ├── WrongState            the run is not in a state that allows this
 │   ├── TimedOut              a wait ran out: for a result, a message or an answer
@@ -178,10 +179,13 @@ class ForeignCancellation(CodeError):
 class Diverged(CodeError):
     """The code asks for something else than the log has: a fact about this run and this version of the code."""
 
-    def __init__(self, *, has: str, asks: str, line: str, seq: int = -1) -> None:
+    def __init__(
+        self, *, has: str, asks: str, line: str, seq: int = -1, call: tuple[str, str, str, str] | None = None
+    ) -> None:
         at = f" (entry {seq})" if seq >= 0 else ""
         super().__init__(f"the log has {has}{at} here, the code asks for {asks}{' at ' + line if line else ''}")
-        self.has, self.asks, self.line, self.seq = has, asks, line, seq
+        self.has, self.asks, self.line, self.seq, self.call = has, asks, line, seq, call
+        """`call` is scope, kind, name and digest of what the code asks for, where one call is in the way of another."""
 
 
 class RequestError(OutliveError):
@@ -219,6 +223,14 @@ class NotInDoubt(RequestError):
     def __init__(self, *, operation: str, status: str) -> None:
         super().__init__(f"operation {operation} is {status}, not in doubt")
         self.operation, self.status = operation, status
+
+
+class NotAdoptable(RequestError):
+    """Not every divergence can be adopted: what has acted, and what was told to the run, stays recorded."""
+
+    def __init__(self, *, run: str, why: str) -> None:
+        super().__init__(f"what differs in run {run} cannot be adopted so: {why}")
+        self.run, self.why = run, why
 
 
 class TooEarly(RequestError):
