@@ -147,6 +147,8 @@ class Attempt:
         self.stop: Stop | None = None
         self.changed = asyncio.Event()
         self.turning = False
+        self.listening = False
+        """What is in the inbox is being taken: whoever waits for it must not be unloaded meanwhile, or never wakes."""
         self.unawaited: dict[int, str] = {}
         self.helpers: set[asyncio.Task[object]] = set()
         # For each gather, map or first under way: whether it is about to go on by itself.
@@ -346,7 +348,7 @@ class Attempt:
         """Whether nothing is in flight that must reach its record, and nobody could go on by himself."""
         if self.stop is not None:
             return not any(scope.executing for scope in self.scopes.values())
-        if any(moves() for moves in self.joins):
+        if self.listening or any(moves() for moves in self.joins):
             return False
         waiting = [scope for scope in self.scopes.values() if not scope.joining]
         return bool(waiting) and all(scope.parked is not None for scope in waiting)

@@ -66,6 +66,8 @@ class Grip:
         """Which authority is ours is being found out: a renewal that does not know this one takes nothing away."""
         self.on_lost: Callable[[], None] = lambda: None
         self.on_unread: Callable[[], None] = lambda: None
+        self.has_unread = False
+        """Something was in the run's inbox, whether or not anybody was told yet."""
         self._clock = clock
         self._loop = loop
         self._changed = asyncio.Event()
@@ -87,7 +89,11 @@ class Grip:
 
     def unread(self) -> None:
         """Something is in the run's inbox. From any thread."""
-        self._loop.call_soon_threadsafe(self.on_unread)
+        self.has_unread = True
+        self._loop.call_soon_threadsafe(self._news)
+
+    def _news(self) -> None:
+        self.on_unread()  # whoever is to be told when it is told, not who was as it came
 
     def _told(self) -> None:
         self._changed.set()

@@ -117,6 +117,8 @@ class Drive:
         attempt.former = self.agent.former
         self.grip.on_lost = lambda: self._lost(attempt)
         self.grip.on_unread = lambda: self._look_into_inbox(attempt)
+        if self.grip.has_unread:
+            self._look_into_inbox(attempt)
         if self._drain is not None:
             attempt.halt(self._drain)
         try:
@@ -185,13 +187,24 @@ class Drive:
         return await self._harness.drive(self.agent, run, given)
 
     def _look_into_inbox(self, attempt: Attempt) -> None:
+        """One look at a time: who is told meanwhile is told by the next one."""
+        self.grip.has_unread = True
+        if attempt.listening:
+            return
+
         async def look() -> None:
             try:
-                if not attempt.closed and (await inbox.take(attempt.journal)).taken:
-                    attempt.wake_all()
+                while self.grip.has_unread and not attempt.closed:
+                    self.grip.has_unread = False
+                    if (await inbox.take(attempt.journal)).taken:
+                        attempt.wake_all()
             except (Unwind, StoreError) as error:
                 log.debug("run %s: its inbox is read later: %s", attempt.journal.row.id, error)
+            finally:
+                attempt.listening = False
+                attempt.changed.set()
 
+        attempt.listening = True
         task = asyncio.ensure_future(look())
         attempt.helpers.add(task)
         task.add_done_callback(attempt.helpers.discard)

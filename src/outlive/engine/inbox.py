@@ -71,6 +71,11 @@ class News:
 
 async def take(journal: Journal, *, change: Change | None = None) -> News:
     """Move all unread rows into the log, with `change` in the same commit."""
+    async with journal.reading:
+        return await _take(journal, change)
+
+
+async def _take(journal: Journal, change: Change | None) -> News:
     store, run = journal.store, journal.row
     messages = await store.unread(run.tenant, run.id)
     if not messages and change is None:

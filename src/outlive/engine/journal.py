@@ -122,6 +122,8 @@ class Journal:
         self._owner, self._lease_ms, self._clock = owner, lease_ms, clock
         self._buffer: list[Item] = []
         self._lock = asyncio.Lock()
+        self.reading = asyncio.Lock()
+        """Held from reading the inbox to the append that takes it: no message is taken twice."""
 
     def buffer(self, item: Item) -> None:
         """Write it with the next append. Only for facts that nobody outside can see before."""

@@ -195,7 +195,8 @@ class Send:
         """Before it is sent again: somebody may know what became of it."""
         while True:
             try:
-                await inbox.take(self.attempt.journal)
+                if (await inbox.take(self.attempt.journal)).taken:
+                    self.attempt.wake_all()
                 return
             except StoreError as error:
                 log.warning("run %s: its inbox cannot be read, trying again: %s", self.attempt.journal.row.id, error)

@@ -52,10 +52,15 @@ class Waking:
         self._woken = self._told = self._heard = False
         return told
 
-    def led_to(self, found: int) -> None:
-        """What came of it: how many runs were claimed."""
+    def led_to(self, found: int, told: int = 0) -> None:
+        """What came of it: how many runs were claimed, and how many that are driven here were told of a message.
+
+        However many messages come, they are looked for once in `least`.
+        """
         if found:
             self._quiet = 0.0
+        elif told:
+            self._quiet, self._quiet_until = 0.0, self._clock.boottime() + self._least
         elif self._by_hint:
             self._quiet = min(max(2 * self._quiet, self._least), QUIET_MOST_S)
             self._quiet_until = self._clock.boottime() + self._quiet

@@ -36,6 +36,8 @@ log = logging.getLogger("outlive.worker")
 MOST_AT_ONCE = 20
 # How soon a store that did not answer is asked again.
 RETRY_S = 0.5
+# Between two looks of a worker without room, however many hints come.
+FULL_S = 0.05
 # A worker is taken to be alive for two leases, and for a minute by people.
 SIGN_MOST_S = 20.0
 
@@ -84,7 +86,7 @@ class Worker:
         self._losses = Losses(store, kit.clock, owner)
         self._waking = Waking(kit.clock, least=pace.poll_least)
         self._signed = kit.clock.boottime()
-        self._more = False
+        self._more, self._told = False, 0
         self._drives: dict[asyncio.Task[None], Drive] = {}
         self._stopping = False
         self._lingering: set[asyncio.Task[None]] = set()
@@ -124,10 +126,10 @@ class Worker:
     async def _serve(self) -> None:
         pause = self.pace.poll_least
         while not self._stopping:
-            told = self._waking.take()
+            told, self._told = self._waking.take(), 0
             try:
                 found = await (self._hinted() if told or self._more else self.claim())
-                self._waking.led_to(found)
+                self._waking.led_to(found, self._told)
                 longest = self.pace.between_looks(hinted=self._waking.hinted)
                 pause = self.pace.poll_least if found else min(pause * 1.5, longest)
                 wait = min(pause, self._watch.left())
@@ -180,13 +182,24 @@ class Worker:
         self._keeper.heard(look.database)
         if sign:
             self._signed = now
+        self._pass_on(look)
         await self._attend(look)
         return await self._take() if look.claimable or self._watch.lapsed else 0
+
+    def _pass_on(self, look: Look) -> None:
+        """The runs that are driven here and were sent something look into their inbox now, not at the next renewal."""
+        for drive in self._drives.values() if look.unread else ():
+            if (drive.claimed.row.tenant, drive.claimed.row.id) in look.unread:
+                drive.grip.unread()
+                self._told += 1
 
     async def _hinted(self) -> int:
         """As `claim`, without a look before it unless one is due; a hint that finds nothing to claim makes one due."""
         if self._watch.left() > 0:
             if self._free() <= 0:
+                self._watch.hasten(
+                    FULL_S
+                )  # there is nothing to claim for, but to a run that is here something may have come
                 return 0
             # Where there is room for more than one claim takes, nothing that is more urgent is kept waiting by this.
             if found := await self._take(ready_only=self._free() > MOST_AT_ONCE):

@@ -159,7 +159,8 @@ class Look:
 
     `claimable` says that its claim would find something, apart from what has lapsed: that is among `overdue`, for the
     worker to judge. `due_ms` is how long until the next timer of an agent that it serves, or the next deadline, that
-    has not come yet; None without any. `database` is as in `Renewed`.
+    has not come yet; None without any. `unread` are the runs that this worker has claimed and that were sent something;
+    `database` is as in `Renewed`.
     """
 
     now: int
@@ -168,6 +169,7 @@ class Look:
     overdue: tuple[Overdue, ...] = ()
     attention: tuple[Attention, ...] = ()
     database: str = ""
+    unread: frozenset[tuple[Tenant, RunId]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

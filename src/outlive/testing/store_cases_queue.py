@@ -161,6 +161,22 @@ async def a_look_sees_a_message_to_a_run_that_sleeps(scene: Scene) -> None:
     assert await _seen(scene) == (True, 10**9)
 
 
+async def a_look_tells_an_owner_which_of_its_runs_were_sent_something(scene: Scene) -> None:
+    hold, other = await scene.hold(), await scene.hold("other", owner=BORIS)
+    assert (await scene.look()).unread == frozenset()
+    await scene.post()
+    await scene.post(other.run)
+    assert (await scene.look()).unread == {(DEFAULT_TENANT, hold.run)}
+    assert (await scene.look(sign=True)).unread == {(DEFAULT_TENANT, hold.run)}
+    assert (await scene.look(BORIS)).unread == {(DEFAULT_TENANT, other.run)}
+    [message] = await scene.store.unread(DEFAULT_TENANT, hold.run)
+    await scene.act(hold, Append(hold.authority, hold.head, (event(),), taken=(message.id,)))
+    assert (await scene.look()).unread == frozenset(), "it was taken"
+    await scene.post(key="k2")
+    await scene.become(hold, "waiting")
+    assert (await scene.look()).unread == frozenset(), "nobody drives it"
+
+
 async def a_message_opens_a_waiting_and_a_blocked_run(scene: Scene) -> None:
     for status in ("waiting", "blocked"):
         hold = await scene.hold(status)
@@ -294,6 +310,7 @@ CASES: tuple[Callable[[Scene], Awaitable[None]], ...] = (
     a_deadline_is_due_when_it_comes,
     a_look_sees_what_a_claim_would_find,
     a_look_sees_a_message_to_a_run_that_sleeps,
+    a_look_tells_an_owner_which_of_its_runs_were_sent_something,
     a_message_opens_a_waiting_and_a_blocked_run,
     a_message_before_the_sleep_is_not_lost,
     a_message_sent_while_a_run_goes_to_sleep_is_not_lost,

@@ -87,9 +87,11 @@ class Scene:
         """Claim all that can be had, of agent *clerk* in build *b1* unless `claim` says otherwise."""
         return await (store or self.store).claim(claim or wish(owner), now=self.now)
 
-    async def look(self, owner: Owner = ANNA, *, claim: Claim | None = None, most: int = 100) -> Look:
+    async def look(
+        self, owner: Owner = ANNA, *, claim: Claim | None = None, most: int = 100, sign: bool = False
+    ) -> Look:
         """What a worker sees that would send this claim; without one, of agent *clerk* in build *b1*."""
-        return await self.store.look(claim or wish(owner), most=most, now=self.now)
+        return await self.store.look(claim or wish(owner), most=most, sign=sign, now=self.now)
 
     async def hold(
         self, run: str = "r", *, owner: Owner = ANNA, priority: int = 0, deadline_ms: int | None = None

@@ -576,6 +576,15 @@ where not exists (
         )
 );
 
+-- name: unread_here
+-- Runs that this worker drives and that were sent something which no append has taken yet.
+select unread.tenant, unread.run_id as id
+from (select distinct tenant, run_id from {schema}.inbox where taken_seq is null) as unread
+cross join lateral (
+    select status, owner from {schema}.run where run.tenant = unread.tenant and run.id = unread.run_id limit 1
+) as told
+where told.status = 'running' and told.owner = %(owner)s;
+
 -- name: next_due
 -- How long until the next timer of an agent that is served, or the next deadline. One that has come is claimable, or
 -- needs attention, or is nothing that this worker could do: it must not make it look again and again.
@@ -609,6 +618,7 @@ select
     (select coalesce(json_agg(json_build_array(tenant, id)), '[]') from ({past_deadline}) as past) as past_deadline,
     (select coalesce(json_agg(json_build_array(tenant, id)), '[]') from ({late}) as late) as late,
     (select coalesce(json_agg(json_build_array(tenant, id)), '[]') from ({stranded}) as stranded) as stranded,
+    (select coalesce(json_agg(json_build_array(tenant, id)), '[]') from ({unread_here}) as here) as unread,
     {database} as database;
 
 -- name: add_message

@@ -127,8 +127,10 @@ class PostgresWork(Base):
         attention = [Attention(tenant, run, "deadline") for tenant, run in row["past_deadline"]]
         attention += [Attention(tenant, run, "late") for tenant, run in row["late"]]
         attention += [Attention(tenant, run, "stranded") for tenant, run in row["stranded"]]
-        overdue = tuple(Overdue(*one) for one in row["overdue"])
-        return Look(row["now"], row["claimable"], row["due_ms"], overdue, tuple(attention), row["database"] or "")
+        overdue, unread = tuple(Overdue(*one) for one in row["overdue"]), frozenset(map(tuple, row["unread"]))
+        return Look(
+            row["now"], row["claimable"], row["due_ms"], overdue, tuple(attention), row["database"] or "", unread
+        )
 
     async def announce(self, worker: WorkerRow, *, now: int | None = None) -> None:
         # A worker for which the server has no connection left would claim what it can neither append to nor renew.

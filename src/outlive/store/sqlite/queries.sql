@@ -402,6 +402,13 @@ where not exists (
         )
 );
 
+-- name: unread_here
+-- Runs that this worker drives and that were sent something which no append has taken yet.
+select run.tenant, run.id
+from (select distinct tenant, run_id from inbox where taken_seq is null) as unread
+cross join run on run.tenant = unread.tenant and run.id = unread.run_id
+where run.status = 'running' and run.owner = :owner;
+
 -- name: next_due
 -- How long until the next timer of an agent that is served, or the next deadline. One that has come is claimable, or
 -- needs attention, or is nothing that this worker could do: it must not make it look again and again.
@@ -436,7 +443,8 @@ select
     (select json_group_array(json_array(tenant, id, epoch, renewed_at, lease_ms)) from ({overdue}) as overdue) as overdue,
     (select json_group_array(json_array(tenant, id)) from ({past_deadline}) as past) as past_deadline,
     (select json_group_array(json_array(tenant, id)) from ({late}) as late) as late,
-    (select json_group_array(json_array(tenant, id)) from ({stranded}) as stranded) as stranded;
+    (select json_group_array(json_array(tenant, id)) from ({stranded}) as stranded) as stranded,
+    (select json_group_array(json_array(tenant, id)) from ({unread_here}) as here) as unread;
 
 -- name: add_message
 -- No row is added for a run that does not exist, or for a key that the sender has used. The run's row is not touched.

@@ -156,10 +156,11 @@ class SQLiteWork(Base):
 
     async def look(self, claim: Claim, *, sign: bool = False, most: int = 100, now: int | None = None) -> Look:
         parameters = {
-            **_asked(claim), "most": most, "lease_ms": claim.lease_ms, "now": self._clock.now() if now is None else now,
+            **_asked(claim), "owner": claim.owner, "most": most, "lease_ms": claim.lease_ms,
+            "now": self._clock.now() if now is None else now,
         }  # fmt: skip
         if sign:
-            ours = {**parameters, "owner": claim.owner, **columns.stalled_parameters(None)}
+            ours = {**parameters, **columns.stalled_parameters(None)}
             signed = await self._write_alone(lambda database: database.execute(SIGN_AND_LOOK, ours).fetchall())
             # None was signed: who was silent for a day has no row any more.
             if signed:
@@ -289,7 +290,8 @@ def _look(row: sqlite3.Row) -> Look:
     attention += [Attention(tenant, run, "late") for tenant, run in json.loads(row["late"])]
     attention += [Attention(tenant, run, "stranded") for tenant, run in json.loads(row["stranded"])]
     overdue = tuple(Overdue(*one) for one in json.loads(row["overdue"]))
-    return Look(row["now"], bool(row["claimable"]), row["due_ms"], overdue, tuple(attention))
+    unread = frozenset((Tenant(tenant), RunId(run)) for tenant, run in json.loads(row["unread"]))
+    return Look(row["now"], bool(row["claimable"]), row["due_ms"], overdue, tuple(attention), unread=unread)
 
 
 def _why(row: sqlite3.Row) -> ClaimWhy:
