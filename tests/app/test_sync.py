@@ -46,7 +46,14 @@ async def work(id: str) -> None:
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "names"),
-    [(sync.Client, Outlive, ("start", "handle")), (sync.Handle, outlive.Handle, ("status", "result", "send"))],
+    [
+        (sync.Client, Outlive, ("start", "handle")),
+        (
+            sync.Handle,
+            outlive.Handle,
+            ("status", "result", "send", "cancel", "terminate", "pause", "resume"),
+        ),
+    ],
 )
 def test_the_signatures_are_those_of_the_asynchronous_ones(ours: type, theirs: type, names: tuple[str, ...]) -> None:
     public = {name for name, found in vars(ours).items() if inspect.isfunction(found) and not name.startswith("_")}

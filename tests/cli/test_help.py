@@ -31,8 +31,10 @@ def options(verb: str) -> set[str]:
 
 
 def test_there_are_the_verbs() -> None:
-    verbs = ["adopt", "audit verify", "config", "db check", "db init", "db upgrade", "doctor", "log", "ps", "resolve"]
-    assert sorted(VERBS) == [*verbs, "retry", "run", "show", "start", "versions", "worker"]
+    assert sorted(VERBS) == [
+        "adopt", "audit verify", "cancel", "config", "db check", "db init", "db upgrade", "doctor", "log", "pause",
+        "ps", "resolve", "resume", "retry", "run", "show", "start", "terminate", "versions", "worker",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))

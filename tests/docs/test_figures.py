@@ -58,6 +58,7 @@ FIGURES = {
         f"{settle.LOOKUP_TIMEOUT.total_seconds():g} s",
     ],
     "leases that lapse": [str(SETTINGS.max_lapses)],
+    "clean-up": [spoken(SETTINGS.grace)],
     "event loop": [spoken(SETTINGS.stall_limit), f"code {authority.STALLED_EXIT}"],
     "drain": [spoken(SETTINGS.drain)],
     "code that does not end": [spoken(typing.cast("float", default(Kit, "unload_s")))],
@@ -87,7 +88,7 @@ def test_a_limit_has_the_figure_of_the_code(limit: str) -> None:
 
 
 def test_every_default_of_a_setting_is_in_the_limits() -> None:
-    for setting in ("lease", "concurrency", "drain", "stall_limit", "stall_notice", "max_lapses"):
+    for setting in ("lease", "concurrency", "drain", "grace", "stall_limit", "stall_notice", "max_lapses"):
         assert f"(`{setting}`)" in LIMITS, f"{setting} = {shown(getattr(SETTINGS, setting))}"
 
 
@@ -97,7 +98,7 @@ def test_the_states_of_a_run_are_those_of_the_code() -> None:
     assert len(moves) >= 14
     for before, after in moves:
         assert may_follow(typing.cast(Status, before), typing.cast(Status, after)), (before, after)
-    assert {status for move in moves for status in move} == set(STATUSES) - {"cancelled"}
+    assert {status for move in moves for status in move} == set(STATUSES)
 
 
 def test_every_reason_to_be_blocked_says_what_to_do() -> None:

@@ -24,6 +24,8 @@ from outlive.model.operation import OperationRow
 from outlive.model.run import RunRow
 from outlive.secret.port import Secrets
 from outlive.store.port import Store
+from outlive.store.postgres import PostgresStore
+from outlive.store.postgres.connection import place_of
 from outlive.store.sqlite import SQLiteStore
 from outlive.testing.clock import ManualClock
 
@@ -176,6 +178,18 @@ class Rig:
     async def kinds(self, run: str) -> list[str]:
         """The kinds of the entries, without claims."""
         return [entry.kind for entry in await self.entries(run) if entry.kind != "claimed"]
+
+
+@asynccontextmanager
+async def rig_on(url: str) -> AsyncIterator[Rig]:
+    """A rig over a PostgreSQL schema."""
+    clock = ManualClock()
+    store = PostgresStore(place_of(url), clock=clock)
+    await store.open()
+    try:
+        yield Rig(store, clock)
+    finally:
+        await store.close()
 
 
 @asynccontextmanager

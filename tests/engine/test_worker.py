@@ -221,7 +221,7 @@ async def test_a_deadline_ends_a_run_before_its_next_call(rig: Rig) -> None:
     await rig.settle(rig.worker(app))
     assert (await rig.row(RUN)).status == "expired"
     assert [arguments["what"] for _, arguments in rig.sent] == ["in time"]
-    assert (await rig.kinds(RUN))[-2:] == ["outcome", "ended"]
+    assert (await rig.kinds(RUN))[-3:] == ["outcome", "cancelling", "ended"]
 
 
 async def test_a_due_timer_that_nobody_serves_does_not_make_a_worker_spin(rig: Rig) -> None:

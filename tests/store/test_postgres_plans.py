@@ -79,6 +79,7 @@ async def test_a_claim_reads_no_more_of_a_long_queue_than_it_takes(postgres: str
     parameters = {
         "now": 500_000, "limit": 10, "agents": ["pilot"], "codes": ["b1"], "queues": ["default"], "tenants": None,
         "versions": "{}",
+        "grace_ms": 30_000,
     }  # fmt: skip
     query = Statements(place_of(postgres).schema).claimable(watched=False)
     with raw(postgres) as connection:

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, TypeVar, cast
 
+from outlive.app import stop
 from outlive.engine import inbox, waits
 from outlive.engine.callables import check_name
+from outlive.engine.control import Control
 from outlive.engine.definition import AgentSpec
+from outlive.engine.worker import owner_name
 from outlive.log import kinds
 from outlive.log.codec import codec_of
 from outlive.log.entry import Entry
 from outlive.model.clock import Clock
-from outlive.model.errors import Refused, RunExpired, RunFailed, TimedOut, UndecodableEntry, UnknownRun
+from outlive.model.errors import Refused, RunCancelled, RunExpired, RunFailed, TimedOut, UndecodableEntry, UnknownRun
 from outlive.model.ids import RunId, Tenant
 from outlive.model.run import RunRow
 from outlive.store.port import Message, Store
@@ -53,7 +56,7 @@ class Handle(Generic[R_co]):
     async def result(self, *, timeout: timedelta | None = None) -> R_co:
         """Wait for the end and give what the agent returned.
 
-        Raises RunFailed or RunExpired for a run that ended otherwise, TimedOut when `timeout` is over
+        Raises RunFailed, RunCancelled or RunExpired for a run that ended otherwise, TimedOut when `timeout` is over
         (the run goes on), UnknownRun. A blocked run is waited for: a person will let it go on.
         """
         until = None if timeout is None else self._clock.boottime() + timeout.total_seconds()
@@ -101,6 +104,39 @@ class Handle(Generic[R_co]):
             Message(self._tenant, self._run, inbox.MAIL + question, who, body), now=self._clock.now()
         )
 
+    async def cancel(
+        self, *, who: str, why: str = "", grace: timedelta = stop.GRACE, wait: timedelta = stop.AT_ONCE
+    ) -> stop.Cancelled:
+        """Ask that the run ends: its code is told, and may clean up for `grace`.
+
+        The request is stored when this returns, and cannot be lost: *cancelled* if the run has ended by it within
+        `wait`, *asked* if it will, *too late* if it had ended otherwise. Where no live worker serves the run, it is
+        ended here. Raises UnknownRun.
+        """
+        return await stop.cancel(self._control(), self._tenant, self.id, who=who, why=why, grace=grace, wait=wait)
+
+    async def terminate(self, *, who: str, why: str = "") -> None:
+        """End the run at once, without its code, whatever it is doing. Raises UnknownRun, WrongState for an ended run.
+
+        What may have been sent becomes *unknown*.
+        """
+        await stop.terminate(self._control(), self._tenant, self.id, who=who, why=why)
+
+    async def pause(self, *, who: str, why: str = "", wait: timedelta = stop.AT_ONCE) -> stop.Paused:
+        """Let the run stand still until it is resumed, once its calls in flight have reached their record.
+
+        *paused* if that is so within `wait`, *asked* if it will be, *too late* if the run has ended meanwhile. Raises
+        UnknownRun, and WrongState for an ended run.
+        """
+        return await stop.pause(self._control(), self._tenant, self.id, who=who, why=why, wait=wait)
+
+    async def resume(self, *, who: str, why: str = "") -> None:
+        """Let a paused run go on where it was. Raises UnknownRun, and WrongState for a run that is not paused."""
+        await stop.resume(self._control(), self._tenant, self.id, who=who, why=why)
+
+    def _control(self) -> Control:
+        return Control(self._store(), self._clock, owner_name(self._clock))
+
     async def _events(self, seq: int) -> AsyncGenerator[Event]:
         pause = _PAUSE_LEAST
         while True:
@@ -133,6 +169,8 @@ class Handle(Generic[R_co]):
             return cast(R_co, self._agent.result.decode(payload or "null", where=f"the result of run {self.id}"))
         if ended.status == "expired":
             raise RunExpired(run=self.id)
+        if ended.status == "cancelled":
+            raise RunCancelled(run=self.id, why=ended.reason)
         error = ended.error or kinds.ErrorRecord(type=ended.status, message=ended.reason)
         raise RunFailed(run=self.id, type=error.type, message=error.message)
 

@@ -81,7 +81,7 @@ def worker_of(
     kit = Kit(
         store, clock, DatabaseTime(clock), registry.tools, secrets, scrubber, deps,
         settings.lease.total_seconds(), code=settings.build or registry.build(), wake_in_place=wake_in_place,
-        evict=evict, on_send=on_send,
+        evict=evict, on_send=on_send, grace_s=settings.grace.total_seconds(),
     )  # fmt: skip
     pace = Pace(
         lease_ms=int(settings.lease.total_seconds() * 1000), concurrency=settings.concurrency,

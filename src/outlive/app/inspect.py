@@ -90,6 +90,8 @@ def _say(fact: kinds.Fact) -> tuple[str, Mood]:  # noqa: PLR0911 - one answer pe
         case kinds.Ended():
             why = f": {fact.error.type}: {fact.error.message}" if fact.error else f" {fact.reason}".rstrip()
             return fact.status + why, "good" if fact.status == "succeeded" else "bad"
+        case kinds.Cancelling() | kinds.Paused() | kinds.Resumed() | kinds.TooLate():
+            return _say_request(fact)
         case _:
             return _say_operation(fact)
 
@@ -136,3 +138,14 @@ def _say_decided(fact: kinds.Fact) -> tuple[str, Mood]:
             return f"by {fact.who}: {fact.why}", "plain"
         case _:
             return "", "plain"
+
+
+def _say_request(fact: kinds.Cancelling | kinds.Paused | kinds.Resumed | kinds.TooLate) -> tuple[str, Mood]:
+    who = f"by {fact.who}: {fact.why}".removesuffix(": ") if fact.who else fact.why
+    match fact:
+        case kinds.Cancelling():
+            return who, "bad"
+        case kinds.TooLate():
+            return f"{fact.what} {who}", "plain"
+        case _:
+            return who, "wait"

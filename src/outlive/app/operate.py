@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import cast, get_args
 from urllib.parse import unquote, urlsplit
 
-from outlive.app import decide, inspect
+from outlive.app import decide, inspect, stop
 from outlive.app.client import last_entry
 from outlive.app.compose import open_store
 from outlive.app.explain import stall_of
@@ -356,6 +356,39 @@ async def retry_blocked(
 ) -> list[RunRow]:  # fmt: skip
     """See `decide.retry_blocked`."""
     return await decide.retry_blocked(_control(store), Tenant(tenant), who=who, why=why, reason=reason, agent=agent)
+
+
+async def cancel(
+    store: Store, tenant: str, run: str, *, who: str, why: str, grace: timedelta, wait: timedelta
+) -> tuple[stop.Cancelled, RunRow]:
+    """See `stop.cancel`; and the run as it is then."""
+    answer = await stop.cancel(_control(store), Tenant(tenant), run, who=who, why=why, grace=grace, wait=wait)
+    return answer, await _found(store, tenant, run)
+
+
+async def terminate(store: Store, tenant: str, run: str, *, who: str, why: str) -> RunRow:
+    """See `stop.terminate`."""
+    return await stop.terminate(_control(store), Tenant(tenant), run, who=who, why=why)
+
+
+async def pause(
+    store: Store, tenant: str, run: str, *, who: str, why: str, wait: timedelta
+) -> tuple[stop.Paused, RunRow]:  # fmt: skip
+    """See `stop.pause`; and the run as it is then."""
+    answer = await stop.pause(_control(store), Tenant(tenant), run, who=who, why=why, wait=wait)
+    return answer, await _found(store, tenant, run)
+
+
+async def resume(store: Store, tenant: str, run: str, *, who: str, why: str) -> RunRow:
+    """See `stop.resume`."""
+    return await stop.resume(_control(store), Tenant(tenant), run, who=who, why=why)
+
+
+async def _found(store: Store, tenant: str, run: str) -> RunRow:
+    row = await store.run(Tenant(tenant), RunId(run))
+    if row is None:
+        raise UnknownRun(run=run)
+    return row
 
 
 def _control(store: Store) -> Control:

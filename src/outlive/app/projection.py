@@ -58,6 +58,7 @@ class Projection:
     """The first of the epochs in a row that one worker had, each claimed again from itself."""
     reason: str = ""
     wake_at: int = 0
+    paused: bool = False
     turns: list[int] = field(default_factory=list)
     """The first and the last entry that began a turn."""
     doubted: dict[str, int] = field(default_factory=dict)
@@ -75,7 +76,7 @@ class Projection:
         match fact:
             case kinds.Ended():
                 self.statuses = frozenset((fact.status,))
-                for one in self.operations.values() if fact.status == "expired" else ():
+                for one in self.operations.values() if fact.status in ("expired", "cancelled") else ():
                     self._expire(one, entry)
             case _ if self.fold.ended is not None and not isinstance(fact, kinds.ClaimedBy):
                 pass
@@ -89,6 +90,8 @@ class Projection:
                     )  # fmt: skip
             case kinds.Started() | kinds.Released() | kinds.Retried() | kinds.Adopted():
                 self.statuses = frozenset(("ready",))
+            case kinds.Paused() | kinds.Resumed():
+                self.statuses, self.paused = frozenset((fact.status,)), isinstance(fact, kinds.Paused)
             case kinds.Suspended():
                 self.statuses, self.wake_at = frozenset(("waiting",)), fact.wake_at
             case kinds.Blocked():
@@ -157,6 +160,8 @@ class Projection:
             yield "reason", f"the row says {row.reason!r}, the log {self.reason!r}"
         if row.status == "waiting" and "ready" not in self.statuses and (row.wake_at or 0) != self.wake_at:
             yield "wake_at", f"the row says {row.wake_at}, the log {self.wake_at or None}"
+        if (row.paused_at is not None) != (self.paused and not row.ended):
+            yield "paused_at", f"the row says {row.paused_at}, the log that it is {'' if self.paused else 'not '}paused"
         turns: list[int] | list[None] = self.turns or [None, None]
         for name, found, meant in (
             ("epoch", row.epoch, self.epoch), ("agent", row.agent, started.agent),

@@ -89,6 +89,9 @@ class Settings:
     drain: timedelta = field(
         default=timedelta(seconds=30), metadata=_say("how long SIGTERM waits for calls in flight", duration)
     )
+    grace: timedelta = field(
+        default=timedelta(seconds=30), metadata=_say("how long a run may clean up after its deadline", duration)
+    )
     stall_limit: timedelta = field(
         default=timedelta(minutes=5), metadata=_say("how long a stuck event loop keeps its runs", duration)
     )

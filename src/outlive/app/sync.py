@@ -16,7 +16,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from outlive.app import client
+from outlive.app import client, stop
 from outlive.app.outlive import Outlive
 from outlive.engine.definition import Agent
 from outlive.model.errors import Refused
@@ -114,6 +114,24 @@ class Handle(Generic[R_co]):
     def send(self, topic: str, message: object, *, key: str) -> None:
         """As `outlive.Handle.send`."""
         self._client.do(self._handle.send(topic, message, key=key))
+
+    def cancel(
+        self, *, who: str, why: str = "", grace: timedelta = stop.GRACE, wait: timedelta = stop.AT_ONCE
+    ) -> stop.Cancelled:
+        """As `outlive.Handle.cancel`."""
+        return self._client.do(self._handle.cancel(who=who, why=why, grace=grace, wait=wait))
+
+    def terminate(self, *, who: str, why: str = "") -> None:
+        """As `outlive.Handle.terminate`."""
+        self._client.do(self._handle.terminate(who=who, why=why))
+
+    def pause(self, *, who: str, why: str = "", wait: timedelta = stop.AT_ONCE) -> stop.Paused:
+        """As `outlive.Handle.pause`."""
+        return self._client.do(self._handle.pause(who=who, why=why, wait=wait))
+
+    def resume(self, *, who: str, why: str = "") -> None:
+        """As `outlive.Handle.resume`."""
+        self._client.do(self._handle.resume(who=who, why=why))
 
 
 class _Serving:

@@ -7,7 +7,26 @@ from typing import Annotated
 
 import typer
 
-from outlive.cli import adopt, audit, config, db, doctor, log, ps, resolve, retry, run, show, start, versions, worker
+from outlive.cli import (
+    adopt,
+    audit,
+    cancel,
+    config,
+    db,
+    doctor,
+    log,
+    pause,
+    ps,
+    resolve,
+    resume,
+    retry,
+    run,
+    show,
+    start,
+    terminate,
+    versions,
+    worker,
+)
 from outlive.cli.codes import MEANINGS, guarded
 from outlive.cli.group import Verbs
 
@@ -39,6 +58,10 @@ for _verb, _examples in (
     (retry.retry, retry.EXAMPLES),
     (adopt.adopt, adopt.EXAMPLES),
     (versions.versions, versions.EXAMPLES),
+    (cancel.cancel, cancel.EXAMPLES),
+    (terminate.terminate, terminate.EXAMPLES),
+    (pause.pause, pause.EXAMPLES),
+    (resume.resume, resume.EXAMPLES),
     (doctor.doctor, doctor.EXAMPLES),
     (config.config, config.EXAMPLES),
 ):

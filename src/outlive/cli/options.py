@@ -56,6 +56,8 @@ Who = Annotated[
         metavar="NAME", callback=name, help="Who decides, for the log [the user of this machine].", show_default=False
     ),
 ]
+Why = Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept in the log.", show_default=False)]
+Wait = Annotated[str, typer.Option(metavar="TIME", help="How long to wait until it is so; 0s: not at all.")]
 Lease = Annotated[
     str | None,
     typer.Option(
@@ -125,6 +127,11 @@ def time_of(given: str | None, option: str) -> timedelta | None:
         return None if given is None else duration(given)
     except ValueError as error:
         raise typer.BadParameter(f"{option} {given!r}: {error}") from None
+
+
+def span_of(given: str, option: str) -> timedelta:
+    """As `time_of`, of what is always given; *0s* is nothing."""
+    return timedelta(0) if given in ("0", "0s") else time_of(given, option) or timedelta(0)
 
 
 def user() -> str:

@@ -108,6 +108,8 @@ def _why(row: RunRow, now: int, stalls: dict[str, str]) -> str:
     """Why it is as it is; of a run that is driven, how long it stays its owner's, or that its owner is stuck."""
     if stall := stalls.get(row.owner or ""):
         return f"stalled: {stall}"
+    if row.paused_at is not None:
+        return f"paused {span(now - row.paused_at)} ago"
     if row.status == "blocked":
         return f"{row.reason}: {row.detail}"
     if row.status == "running" and row.expires_at is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -17,9 +17,11 @@ from typing import Literal
 
 from outlive.engine.authority import DatabaseTime
 from outlive.engine.callables import check_name, describe, refuse_unnameable
+from outlive.engine.cancelling import late
 from outlive.engine.definition import ToolSpec
-from outlive.engine.journal import Journal
+from outlive.engine.journal import Item, Journal, Seam
 from outlive.engine.replay import Cursor
+from outlive.log import kinds
 from outlive.log.canonical import digest
 from outlive.log.codec import Signature
 from outlive.log.fold import Call, CallKind, Fold, ScopeLog
@@ -53,6 +55,7 @@ class Kit:
     unload_s: float = 5.0
     wake_in_place: bool = True
     evict: bool = False
+    grace_s: float = 30.0
     doubts_since: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Of operations that this worker has seen become doubtful: since when by its own clock, and how long to wait."""
     on_send: Callable[[ToolSpec, str, dict[str, object]], None] | None = None
@@ -74,7 +77,7 @@ class Parked:
 class Stop:
     """Why an attempt takes no new work: what happens when the calls in flight have reached their record."""
 
-    kind: Literal["lost", "drain", "diverged", "fault", "expired"]
+    kind: Literal["lost", "over", "drain", "pause", "diverged", "fault"]
     report: str = ""
     fault: Exception | None = None
 
@@ -97,6 +100,10 @@ class Scope:
         self.opening = False
         self.parked: Parked | None = None
         self.waiter: asyncio.Future[None] | None = None
+        # Of the call in flight.
+        self.key = ""
+        # Of the root scope: whether its code knows that the run is cancelled, and whether its task was told.
+        self.told = self.struck = False
 
     def cancel(self, why: str) -> None:
         """The scope and all below it are over, as is recorded: told now, or when what replay has left is consumed."""
@@ -137,7 +144,7 @@ def _never_renamed(name: str) -> frozenset[str]:
     return frozenset()
 
 
-class Attempt:
+class Attempt(Seam):
     """The seam of one invocation."""
 
     def __init__(self, kit: Kit, journal: Journal, key: bytes) -> None:
@@ -153,6 +160,7 @@ class Attempt:
         self.helpers: set[asyncio.Task[object]] = set()
         # For each gather, map or first under way: whether it is about to go on by itself.
         self.joins: list[Callable[[], bool]] = []
+        self.alarms: set[asyncio.Task[None]] = set()
         self.key = key
         self.former: Callable[[str], frozenset[str]] = _never_renamed
         """Under which names older code has recorded calls of a step or tool."""
@@ -180,7 +188,7 @@ class Attempt:
     def open(self, name: str) -> Scope:
         """Begin a scope of the window that the code is in: the prologue, until the loop of turns is reached."""
         window = self.fold.windows[-1 if self.turning else 0]
-        scope = Scope(name, window.get(name, ScopeLog()))
+        scope = Scope(name, window.setdefault(name, ScopeLog()))
         self.scopes[name] = scope
         return scope
 
@@ -201,9 +209,11 @@ class Attempt:
             self.halt(Stop("diverged", str(diverged), diverged))
             raise Unwind("diverged") from diverged
         finally:
-            scope.asked = ""
+            scope.asked = scope.key = ""
             scope.executing = False
-            if scope.cancelled and scope.task is not None and not self.closed:
+            if not scope.name and self.leaving(scope):
+                asyncio.get_running_loop().call_soon(self.tell)
+            elif scope.cancelled and scope.task is not None and not self.closed:
                 asyncio.get_running_loop().call_soon(scope.task.cancel)
             if self.stop is not None:
                 # Who waits for this call to reach its record looks again; without a stop only parked scopes count.
@@ -225,6 +235,12 @@ class Attempt:
             raise ScopeError(asked=asked, line=line)
         if scope.asked:
             raise ConcurrentCalls(asked=asked, in_flight=scope.asked, line=line)
+        if scope.struck and scope.task is not None:
+            scope.struck = False
+            scope.task.uncancel()
+        if not scope.name and self.leaving(scope):
+            scope.told = True
+            raise asyncio.CancelledError
         if scope.cancelled and scope.cursor.exhausted:
             raise asyncio.CancelledError
         return scope
@@ -232,6 +248,9 @@ class Attempt:
     def _cancelled(self, scope: Scope, asked: str, line: str) -> None:
         if self.closed:
             raise Unwind(self.closed)
+        if not scope.name and self.leaving(scope):
+            self._told(scope)
+            return
         if scope.cancelled:
             return
         task = asyncio.current_task()
@@ -245,8 +264,11 @@ class Attempt:
     ) -> tuple[str, Call | None]:
         """Match a call with the log; raises Diverged."""
         key, call = scope.cursor.next(kind, name, digested, shown, line, self.former(name))
+        scope.key = key
         if call is not None:
             scope.consumed()
+            if call.cut and (call.done or kind != "operation"):
+                raise asyncio.CancelledError
         return key, call
 
     def step_signature(self, name: str, fn: UserFunction) -> Signature:
@@ -274,11 +296,12 @@ class Attempt:
         """
         if self.closed:
             raise Unwind(self.closed)
-        if scope.cancelled and cancellable:
+        if self._is_over(self.deadline):
+            await self.expire()
+        if self.leaving(scope) or (scope.cancelled and cancellable):
             raise asyncio.CancelledError
-        deadline = self.journal.row.deadline_at
-        if deadline is not None and self.kit.time.now() >= deadline:
-            self.halt(Stop("expired"))
+        if self._is_over(self.grace_until):
+            self.halt(Stop("over"))
         if self.stop is not None:
             await self.park(scope, Parked(self.stop.kind))
         while self.fold.duplicate:
@@ -289,7 +312,7 @@ class Attempt:
 
     async def park(self, scope: Scope, parked: Parked) -> None:
         """Wait as `parked` says. Raises Unwind when the run is unloaded meanwhile."""
-        if scope.cancelled and parked.cancellable:
+        if parked.cancellable and (scope.cancelled or self.leaving(scope)):
             raise asyncio.CancelledError
         scope.parked = parked
         scope.waiter = asyncio.get_running_loop().create_future()
@@ -331,11 +354,121 @@ class Attempt:
         if self.kit.evict:
             await self.park(scope, Parked("evicted", until=self.kit.time.now(), cancellable=False))
 
+    # ---- being cancelled
+
+    @property
+    def deadline(self) -> int | None:
+        """When the run is to be cancelled, unless it is being already."""
+        return self.journal.row.deadline_at if self.fold.cancelling is None else None
+
+    @property
+    def grace_until(self) -> int | None:
+        """When clean-up is over, if there is any."""
+        return self.fold.cancelling.grace_until if self.fold.cancelling is not None else None
+
+    def _is_over(self, at: int | None) -> bool:
+        return at is not None and self.kit.time.now() >= at
+
+    async def expire(self) -> None:
+        """The deadline has passed: its code is told, as of any cancellation."""
+        await self.journal.append(made=lambda: late(self.journal, int(self.kit.grace_s * 1000)))
+
+    def leaving(self, scope: Scope) -> bool:
+        """Whether the run is being cancelled and this scope with it, and its code has still to be told: it begins
+        nothing more, and sends nothing again.
+        """
+        if self.fold.cancelling is None:
+            return False
+        return scope.cancelled if scope.name else not scope.told and scope.cursor.cancelling
+
+    def admit(self, items: Sequence[Item]) -> None:
+        """No call of the root scope gets an entry between the cancellation of the run and its being told: replay could
+        not tell it from one of the clean-up.
+        """
+        root = self.scopes.get("")
+        if root is not None and self.leaving(root):
+            if any(not item.scope and isinstance(item.fact, kinds.Call | kinds.Joined) for item in items):
+                raise asyncio.CancelledError
+
+    def in_call(self, key: str) -> bool:
+        """See Seam."""
+        root = self.scopes.get("")
+        replaying = root is None or not root.cursor.exhausted or self.turning != (len(self.fold.windows) > 1)
+        return replaying or (root is not None and bool(root.asked) and root.key == key)
+
+    def cancelling(self) -> None:
+        """See Seam."""
+        if self.closed or (root := self.scopes.get("")) is None:
+            return
+        if (call := self.fold.keys.get(root.key)) is not None and call.cut:
+            for branch in root.branches:
+                branch.cancel("the run is cancelled")
+        for scope in self.scopes.values():
+            if scope.name and scope.cancelled:
+                self._strike(scope)
+        self.tell()
+        self.watch_time()
+
+    def tell(self) -> None:
+        """Let the code of the root scope know that the run is cancelled: where it waits, or in the step that it is in.
+
+        A call whose outcome is recorded gives that first; one that may have been sent reaches its record first.
+        """
+        root = self.scopes.get("")
+        if root is None or self.closed or root.task is None or root.task.done() or not self.leaving(root):
+            return
+        if root.task is asyncio.current_task():
+            return  # it looks for itself
+        call = self.fold.keys.get(root.key) if root.key else None
+        if not root.asked:
+            root.told = root.struck = True
+            root.task.cancel()
+        elif (call is None or not call.done or call.cut) and not self._strike(root) and not root.shielded:
+            root.struck = True
+            root.task.cancel()
+
+    def _strike(self, scope: Scope) -> bool:
+        """What is parked is parked no longer, whatever it waits for."""
+        if scope.parked is None or scope.waiter is None or scope.waiter.done():
+            return False
+        scope.parked = None
+        scope.waiter.set_exception(asyncio.CancelledError())
+        return True
+
+    def _told(self, root: Scope) -> None:
+        """The code of the root scope is about to be told, in the call that it is in."""
+        root.told = True
+        if root.struck and root.task is not None:
+            root.struck = False
+            root.task.uncancel()
+        if root.key and root.key not in self.fold.keys:
+            root.cursor.give_back()
+
+    def watch_time(self) -> None:
+        """Have the deadline, or the end of grace, noticed while calls are in flight."""
+        if self.kit.wake_in_place:
+            for at, then in ((self.deadline, self.expire), (self.grace_until, self._over)):
+                if at is not None:
+                    task = asyncio.ensure_future(self._at(at, then))
+                    self.alarms.add(task)
+                    task.add_done_callback(self.alarms.discard)
+
+    async def _at(self, at: int, then: Callable[[], Awaitable[None]]) -> None:
+        while (left := at - self.kit.time.now()) > 0:
+            await self.kit.clock.sleep(left / 1000)
+        try:
+            await then()
+        except Unwind:
+            pass
+
+    async def _over(self) -> None:
+        self.halt(Stop("over"))
+
     # ---- stopping
 
     def halt(self, stop: Stop) -> None:
-        """Take no new work. The first reason counts, but a lost lease beats them all."""
-        if self.stop is None or stop.kind == "lost":
+        """Take no new work. The first reason counts, but the end of grace beats it, and a lost lease them all."""
+        if self.stop is None or stop.kind == "lost" or (stop.kind == "over" and self.stop.kind != "lost"):
             self.stop = stop
         if stop.kind == "lost":
             self.closed = self.closed or "lease lost"

@@ -157,12 +157,12 @@ class Branches:
             if decided is not None:
                 await asyncio.wait([self._tasks[decided]])
             await self._wait_all()
-            if scope.cancelled:
+            if scope.cancelled or (call or self._attempt.fold.keys[key]).cut:
                 raise asyncio.CancelledError
         except asyncio.CancelledError:
             self._deciding = False
             self._attempt.changed.set()
-            if scope.cancelled and not self._attempt.closed:
+            if (scope.cancelled or self._attempt.leaving(scope)) and not self._attempt.closed:
                 for child in scope.branches:
                     child.cancel(scope.cursor.cancelled or "")
                 await self._wait_all()

@@ -10,10 +10,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import Literal, cast
 
 from outlive.engine import failures, inbox
 from outlive.engine.adoption import Acceptance, adopt
 from outlive.engine.authority import DatabaseTime, Grip, margin_s
+from outlive.engine.cancelling import Request, end_of, is_pause, terminated, written
 from outlive.engine.doubt import doubts
 from outlive.engine.journal import Also, Item, Journal
 from outlive.log import kinds
@@ -35,6 +37,7 @@ from outlive.model.signals import Unwind
 from outlive.store.port import Change, Message, Store
 
 _LEASE_MS = 30_000
+_TRIES = 5
 _OPEN: frozenset[Status] = frozenset(STATUSES) - ENDED
 
 
@@ -99,6 +102,93 @@ class Control:
             await journal.append(item, also=Also(change=Change("ready"), forgive=True))
             return item.fact
 
+    async def cancel(self, row: RunRow, request: Request, *, key: str) -> None:
+        """Ask for a run's end. Its owner tells its code, or whoever claims it next; a run that is blocked or paused
+        ends at once. An ended one is answered *too late*. The same `key` again changes nothing.
+        """
+        message = Message(row.tenant, row.id, inbox.CONTROL, key, written(request))
+        await self.store.post(message, now=self.clock.now())
+        with suppress(LeaseLost):
+            await self.take_in(row.tenant, row.id, only=ENDED)
+        with suppress(LeaseLost):
+            await self.enforce(row.tenant, row.id, only=frozenset(("blocked",)))
+        if row.paused_at is not None:
+            with suppress(LeaseLost):
+                await self.enforce(row.tenant, row.id)
+
+    async def pause(self, row: RunRow, request: Request, *, key: str) -> bool:
+        """Let nobody claim the run until it is resumed; True when that is so already.
+
+        A live owner is asked, and pauses it when its calls in flight have reached their record. Raises WrongState for
+        an ended run.
+        """
+        for _ in range(_TRIES):
+            with suppress(LeaseLost):
+                async with self._seized(row.tenant, row.id, only=_OPEN) as journal:
+                    if journal is None:
+                        break
+                    await _pause(journal, request)
+                    return True
+        now = await self.store.run(row.tenant, row.id)
+        if now is None or now.ended:
+            raise WrongState(run=row.id, status=now.status if now else "gone", wanted="only an open run can be paused")
+        message = Message(row.tenant, row.id, inbox.CONTROL, key, written(request))
+        await self.store.post(message, now=self.clock.now())
+        return False
+
+    async def resume(self, row: RunRow, *, who: str, why: str) -> None:
+        """Let a paused run go on where it was: it is ready, and comes back to what it waited for.
+
+        Raises WrongState for a run that is not paused, and LeaseLost when somebody else acts on it at this moment.
+        """
+        if row.paused_at is None or row.ended:
+            raise WrongState(run=row.id, status=row.status, wanted="only a paused run can be resumed")
+        async with self._seized(row.tenant, row.id, only=_OPEN) as journal:
+            if journal is None or journal.row.paused_at is None:
+                status = journal.row.status if journal is not None else "running"
+                if journal is not None:
+                    await journal.append(also=Also(change=_as_it_is(journal.row)))
+                raise WrongState(run=row.id, status=status, wanted="only a paused run can be resumed")
+            # What only other code can read or continue stays blocked until there is some.
+            still = journal.row.status == "blocked" and journal.row.reason in ("diverged", "undecodable")
+            fact = kinds.Resumed(
+                who=failures.writable(who), why=failures.writable(why), status="blocked" if still else "ready"
+            )
+            change = _as_it_is(journal.row) if still else Change("ready")
+            await journal.append(Item(fact), also=Also(change=replace(change, paused=False)))
+
+    async def terminate(self, row: RunRow, *, who: str, why: str) -> None:
+        """End a run at once, whoever owns it and whatever it is doing: no code of it cleans up, and the next append of
+        a live owner is refused. What may have been sent becomes *unknown*. Raises WrongState for an ended run.
+        """
+        end = terminated(failures.writable(who), failures.writable(why))
+        for left in reversed(range(_TRIES)):
+            try:
+                async with self._seized(row.tenant, row.id, only=_OPEN, readable=False, live=True) as journal:
+                    if journal is None:
+                        now = await self.store.run(row.tenant, row.id)
+                        status = now.status if now is not None else "gone"
+                        raise WrongState(run=row.id, status=status, wanted="only an open run can be terminated")
+                    await self._conclude(journal, end)
+                    return
+            except LeaseLost:
+                if not left:
+                    raise
+
+    async def enforce(self, tenant: Tenant, run: RunId, *, only: frozenset[Status] = _OPEN, live: bool = False) -> bool:
+        """End a run that was asked to end, without its code; with `live` whoever owns it. False when there is no such
+        run. Raises LeaseLost when somebody claims it at this moment.
+        """
+        async with self._seized(tenant, run, only=only, readable=False, live=live) as journal:
+            if journal is None:
+                return False
+            await inbox.take(journal)
+            if journal.fold.cancelling is None:
+                await journal.append(also=Also(change=_as_it_is(journal.row)))
+                return False
+            await self._conclude(journal, end_of(journal.fold))
+            return True
+
     async def expire(self, tenant: Tenant, run: RunId) -> None:
         """End a run whose deadline has passed and that nobody drives. What may have been sent becomes *unknown*.
 
@@ -108,28 +198,36 @@ class Control:
             if journal is None:
                 return
             await inbox.take(journal)
-            now = journal.time.now()
-            left = doubts(journal.fold, now, "the run expired", lost=True)
-            # Of a log that cannot be read, the operation records say what is pending.
-            known = {call.sent.id for call in journal.fold.in_doubt() if call.sent is not None}
-            rows = tuple(
-                replace(row, status="unknown", updated_at=now)
-                for row in await self.store.operations(tenant, run)
-                if row.status == "pending" and row.id not in known
-            )
-            fact = kinds.Ended(status="expired", reason="its deadline passed")
-            also = Also(change=Change("expired", reason="deadline"), rows=rows)
-            await journal.append(*left, Item(fact), also=also)
+            await self._conclude(journal, end_of(journal.fold))
 
-    async def take_in(self, tenant: Tenant, run: RunId) -> None:
+    async def _conclude(self, journal: Journal, end: tuple[kinds.Ended, Change]) -> None:
+        fact, change = end
+        now, row = journal.time.now(), journal.row
+        left = doubts(journal.fold, now, f"the run was ended: {fact.reason}", lost=True)
+        # Of a log that cannot be read, the operation records say what is pending.
+        known = {call.sent.id for call in journal.fold.in_doubt() if call.sent is not None}
+        rows = tuple(
+            replace(one, status="unknown", updated_at=now)
+            for one in await self.store.operations(row.tenant, row.id)
+            if one.status == "pending" and one.id not in known
+        )
+        await journal.append(*left, Item(fact), also=Also(change=change, rows=rows))
+
+    async def take_in(self, tenant: Tenant, run: RunId, *, only: frozenset[Status] | None = None) -> None:
         """Move the inbox of a run that nobody drives into its log; a live owner does it by itself.
 
-        An ended run stays ended, any other becomes ready. Raises LeaseLost when somebody claims it at this moment.
+        An ended run stays ended, a paused one that was asked to end ends, any other becomes ready. Raises LeaseLost
+        when somebody claims it at this moment.
         """
-        async with self._seized(tenant, run) as journal:
+        async with self._seized(tenant, run, only=only) as journal:
             if journal is None:
                 return
             row = journal.row
+            if row.paused_at is not None and not row.ended:
+                await inbox.take(journal)
+                if journal.fold.cancelling is not None:
+                    await self._conclude(journal, end_of(journal.fold))
+                    return
             left = [] if row.ended else doubts(journal.fold, journal.time.now(), "its worker was lost", lost=True)
             if left:
                 await journal.append(*left)
@@ -157,20 +255,30 @@ class Control:
         async with self._seized(tenant, run, only=frozenset(("running",))) as journal:
             if journal is None:
                 return
+            if journal.fold.cancelling is not None and journal.time.now() >= journal.fold.cancelling.grace_until:
+                await self._conclude(journal, end_of(journal.fold))
+                return
             left = doubts(journal.fold, journal.time.now(), "its worker was lost", lost=True)
             fact = kinds.Released(why="its worker is gone, and nobody here serves it")
             await journal.append(*left, Item(fact), also=Also(change=Change("ready")))
 
     @asynccontextmanager
     async def _seized(
-        self, tenant: Tenant, run: RunId, *, only: frozenset[Status] | None = None, readable: bool = True
+        self,
+        tenant: Tenant,
+        run: RunId,
+        *,
+        only: frozenset[Status] | None = None,
+        readable: bool = True,
+        live: bool = False,
     ) -> AsyncIterator[Journal | None]:
-        """The run's journal under a control claim; None when it has a live owner, or a status that is not in `only`.
+        """The run's journal under a control claim; None when it has a live owner (unless `live` is asked for), or a
+        status that is not in `only`.
 
         A later claim is an error of the caller's, not a signal. A log that cannot be read is refused before the run is
         seized, unless `readable` is not asked for: then the fold is empty.
         """
-        journal = await self._seize(tenant, run, only, readable)
+        journal = await self._seize(tenant, run, only, readable=readable, live=live)
         try:
             yield journal
         except Unwind as lost:
@@ -178,7 +286,7 @@ class Control:
             raise LeaseLost(run=run, epoch=epoch) from lost
 
     async def _seize(
-        self, tenant: Tenant, run: RunId, only: frozenset[Status] | None, readable: bool
+        self, tenant: Tenant, run: RunId, only: frozenset[Status] | None, *, readable: bool, live: bool
     ) -> Journal | None:
         row = await self.store.run(tenant, run)
         if row is None:
@@ -187,7 +295,7 @@ class Control:
             fold(await self.store.window(tenant, run))
         asked_at = self.clock.boottime()
         claimed = await self.store.seize(
-            tenant, run, owner=self.owner, lease_ms=_LEASE_MS, only=only, unless_live=True, now=self.clock.now()
+            tenant, run, owner=self.owner, lease_ms=_LEASE_MS, only=only, unless_live=not live, now=self.clock.now()
         )
         if claimed is None:
             return None
@@ -207,6 +315,25 @@ class Control:
 def _expect_diverged(row: RunRow) -> None:
     if row.reason != "diverged" or row.status not in ("blocked", "ready"):
         raise WrongState(run=row.id, status=row.status, wanted="only a run that has diverged can be adopted")
+
+
+def _as_it_is(row: RunRow) -> Change:
+    """What gives a run back unchanged; one whose owner is gone is ready."""
+    if row.status == "running":
+        return Change("ready")
+    return Change(row.status, reason=row.reason, detail=row.detail, wake_at=row.wake_at)
+
+
+async def _pause(journal: Journal, request: Request) -> None:
+    row = journal.row
+    asked = await journal.store.unread(row.tenant, row.id)
+    taken = tuple(one.id for one in asked if one.topic == inbox.CONTROL and is_pause(one.body))
+    change = replace(_as_it_is(row), paused=True)
+    left = doubts(journal.fold, journal.time.now(), "its worker was lost", lost=True) if row.status == "running" else []
+    status = cast("Literal['ready', 'waiting', 'blocked']", change.status)
+    fact = kinds.Paused(who=failures.writable(request.who), why=failures.writable(request.why), status=status)
+    facts = [*left, Item(fact)] if row.paused_at is None else []
+    await journal.append(*facts, also=Also(change=change, taken=taken))
 
 
 async def find_operation(store: Store, tenant: Tenant, run: RunId, prefix: str) -> OperationRow:

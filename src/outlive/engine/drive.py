@@ -16,6 +16,7 @@ from outlive.engine import failures, inbox
 from outlive.engine.adoption import difference
 from outlive.engine.attempt import Attempt, Kit, Parked, Scope, Stop, current
 from outlive.engine.authority import Grip, Keeper
+from outlive.engine.cancelling import Request, end_of, late
 from outlive.engine.definition import AgentSpec
 from outlive.engine.doubt import doubts, watch
 from outlive.engine.journal import Also, Item, Journal
@@ -28,7 +29,7 @@ from outlive.model.errors import ChainBroken, DataError, Diverged, OutliveError,
 from outlive.model.ids import Owner
 from outlive.model.run import Block, Head, RunRow, Status, may_follow
 from outlive.model.signals import Unwind
-from outlive.store.port import Change, Claimed, Divergence
+from outlive.store.port import Change, Claimed, Divergence, Message
 
 log = logging.getLogger("outlive.worker")
 
@@ -65,6 +66,7 @@ class Drive:
         self.losses = Losses(kit.store, kit.clock, owner)
         self._journal: Journal | None = None
         self._drain: Stop | None = None
+        self._pausing: tuple[Request, Message] | None = None
 
     def drain(self) -> None:
         """Stop as soon as the calls in flight have reached their record, and give the run back."""
@@ -106,6 +108,8 @@ class Drive:
         if unreadable:
             return await self._block(journal, "undecodable", unreadable, Divergence(self.kit.code, unreadable))
         news = await self._patiently(lambda: inbox.take(journal))
+        if (over := await self._is_over(journal)) is not None:
+            return over
         if row.lapses >= self._max_lapses and not news.progress:
             detail = f"{row.lapses} leases in a row lapsed without a call getting its outcome"
             stuck = await self._patiently(lambda: self.kit.store.workers(within_ms=_DAY_MS, now=self.kit.clock.now()))
@@ -113,8 +117,11 @@ class Drive:
                 detail += f"; its code has stopped the event loop of {names}"
             return await self._block(journal, "poison", detail)
         await self._recover(journal)
+        if news.pause is not None:
+            return await self._pause(journal, news.pause)
         attempt = self.attempt = Attempt(self.kit, journal, key)
         attempt.former = self.agent.former
+        journal.seam = attempt
         self.grip.on_lost = lambda: self._lost(attempt)
         self.grip.on_unread = lambda: self._look_into_inbox(attempt)
         if self.grip.has_unread:
@@ -157,17 +164,42 @@ class Drive:
         if items:
             await journal.append(*items)
 
+    async def _is_over(self, journal: Journal) -> Verdict | None:
+        """End a run whose grace is over, or that has lapsed too often while it was being cancelled; record that the
+        deadline of another has passed.
+        """
+        now, row, grace_ms = self.kit.time.now(), journal.row, int(self.kit.grace_s * 1000)
+        if row.deadline_at is not None and now >= row.deadline_at and journal.fold.cancelling is None:
+            await journal.append(made=lambda: late(journal, grace_ms))
+        asked = journal.fold.cancelling
+        if asked is None or (now < asked.grace_until and row.lapses < self._max_lapses):
+            return None
+        fact, change = end_of(journal.fold)
+        left = doubts(journal.fold, now, "the run was cancelled", lost=True)
+        await journal.append(*left, Item(fact), also=Also(change=change))
+        return "ended"
+
+    async def _pause(self, journal: Journal, asked: tuple[Request, Message]) -> Verdict:
+        """The append that pauses the run takes the request."""
+        request, message = asked
+        fact = kinds.Paused(who=request.who, why=request.why, status="ready")
+        also = Also(change=Change("ready", paused=True), taken=(message.id,))
+        await journal.append(Item(fact), also=also)
+        return "released"
+
     # ---- while user code runs
 
     async def _live(self, attempt: Attempt) -> Verdict:
         root = attempt.open("")
         root.task = asyncio.ensure_future(self._invoke(attempt, root))
         root.task.add_done_callback(lambda _: attempt.changed.set())
+        asyncio.get_running_loop().call_soon(attempt.tell)
+        attempt.watch_time()
         while True:
             await attempt.changed.wait()
             attempt.changed.clear()
             if attempt.stop is not None:
-                if attempt.quiet():
+                if attempt.stop.kind == "over" or attempt.quiet():
                     return await self._stopped(attempt, attempt.stop)
             elif root.task.done():
                 return await self._returned(attempt, root)
@@ -196,8 +228,12 @@ class Drive:
             try:
                 while self.grip.has_unread and not attempt.closed:
                     self.grip.has_unread = False
-                    if (await inbox.take(attempt.journal)).taken:
+                    news = await inbox.take(attempt.journal)
+                    if news.taken:
                         attempt.wake_all()
+                    if news.pause is not None:
+                        self._pausing = news.pause
+                        attempt.halt(Stop("pause"))
             except (Unwind, StoreError) as error:
                 log.debug("run %s: its inbox is read later: %s", attempt.journal.row.id, error)
             finally:
@@ -217,12 +253,14 @@ class Drive:
             root.cursor.leave("the end of the agent")
         except Diverged as diverged:
             return await self._stopped(attempt, Stop("diverged", str(diverged), diverged))
-        doubt = self._doubt(attempt)
-        if doubt is not None:
-            return await self._close(attempt, self._blocked(*doubt))
         error = (
             root.task.exception() if not root.task.cancelled() else asyncio.CancelledError("the agent cancelled itself")
         )
+        if attempt.fold.cancelling is not None:
+            return await self._cancelled(attempt, None if isinstance(error, asyncio.CancelledError) else error)
+        doubt = self._doubt(attempt)
+        if doubt is not None:
+            return await self._close(attempt, self._blocked(*doubt))
         if error is None and attempt.unawaited:
             forgotten = ", ".join(attempt.unawaited.values())
             error = Refused(what=forgotten, why="the call was made but never awaited, so it was never done")
@@ -250,9 +288,11 @@ class Drive:
     async def _suspended(self, attempt: Attempt) -> Verdict:
         parked = [scope.parked for scope in attempt.scopes.values() if scope.parked is not None]
         waiting = [one for one in parked if one.until is not None or one.message]
+        if not waiting and attempt.fold.cancelling is not None:
+            waiting = parked  # nobody will decide in time: it ends when its grace does
         if waiting:
             first = min(waiting, key=lambda one: one.until or _NEVER)
-            wake_at = first.until
+            wake_at = _earliest(first.until, attempt.deadline, attempt.grace_until)
             fact = kinds.Suspended(why=first.why, wake_at=wake_at or 0)
             # A branch that only a person can let go on is not hidden by another's timer.
             person = next((one for one in parked if one.block is not None), None)
@@ -268,6 +308,12 @@ class Drive:
         if stop.kind == "drain":
             released = kinds.Released(why="the worker is being drained")
             return await self._close(attempt, (released, Change("ready"), None))
+        if attempt.fold.cancelling is not None:
+            return await self._cancelled(attempt, stop.fault)
+        if stop.kind == "pause":
+            assert self._pausing is not None
+            attempt.closed = "paused"
+            return await self._pause(attempt.journal, self._pausing)
         if stop.kind == "diverged":
             status: Status = "ready" if await self._others_may_continue(attempt) else "blocked"
             fact = kinds.Blocked(
@@ -275,13 +321,25 @@ class Drive:
             )  # fmt: skip
             change = Change(status, reason="diverged", detail=stop.report)
             return await self._close(attempt, (fact, change, Divergence(self.kit.code, stop.report)))
-        if stop.kind == "expired":
-            ended = kinds.Ended(status="expired", reason="its deadline passed")
-            return await self._close(attempt, (ended, Change("expired", reason="deadline"), None))
         doubt = self._doubt(attempt)
         if doubt is not None:
             return await self._close(attempt, self._blocked(*doubt))
         return await self._end(attempt, "failed", error=stop.fault)
+
+    async def _cancelled(self, attempt: Attempt, error: BaseException | None) -> Verdict:
+        """The end of a run that was told to end, whatever its code has made of that; an error of its clean-up is kept.
+
+        What is still in flight finds the log closed, and leaves what it learns as evidence.
+        """
+        written = failures.record(error, self.kit.scrubber) if error is not None else None
+        fact, change = end_of(attempt.fold, written)
+        attempt.closed = change.reason
+        now, why = self.kit.time.now(), "the run was cancelled"
+        await attempt.journal.append(
+            also=Also(change=change),
+            made=lambda: [*doubts(attempt.fold, now, why, lost=True), Item(fact)],
+        )
+        return "ended"
 
     async def _others_may_continue(self, attempt: Attempt) -> bool:
         """Whether a live worker serves the agent, as the run's pin asks, with a build that has not diverged on it."""
@@ -336,6 +394,8 @@ class Drive:
         What does not end within `unload_s` is cancelled, then left behind with a word in the log.
         """
         attempt.closed = attempt.closed or "the attempt is over"
+        for alarm in attempt.alarms:
+            alarm.cancel()
         for scope in attempt.scopes.values():
             if scope.waiter is not None and not scope.waiter.done():
                 scope.waiter.set_exception(Unwind(attempt.closed))
@@ -368,6 +428,10 @@ def _check_chain(key: bytes, row: RunRow, entries: list[Entry]) -> None:
         head = head if window + 1 < len(entries) else Head(entries[window].seq + 1, entries[window].digest)
     if head != row.head:
         raise ChainBroken(run=row.id, seq=row.head.seq - 1)
+
+
+def _earliest(*moments: int | None) -> int | None:
+    return min((one for one in moments if one is not None), default=None)
 
 
 def _first_block(parked: Iterable[Parked]) -> tuple[Block, str]:

@@ -13,6 +13,7 @@ from typing import Literal, cast
 
 from pydantic import TypeAdapter
 
+from outlive.engine.cancelling import Request, answers, read
 from outlive.engine.journal import Also, Item, Journal, brief
 from outlive.log import kinds
 from outlive.log.fold import verdict
@@ -24,6 +25,8 @@ log = logging.getLogger("outlive.worker")
 
 EVIDENCE = "evidence"
 RESOLUTION = "resolution"
+# Requests that a run ends or is paused.
+CONTROL = "control"
 # Before the topic of a message for the agent's own code.
 MAIL = "mail:"
 
@@ -63,10 +66,14 @@ def resolution(decision: Decision) -> str:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What taking the inbox in has brought: any rows at all, and the outcome of a call."""
+    """What taking the inbox in has brought: any rows at all, and the outcome of a call.
+
+    `pause` is left in the inbox: the append that pauses the run takes it.
+    """
 
     taken: bool = False
     progress: bool = False
+    pause: tuple[Request, Message] | None = None
 
 
 async def take(journal: Journal, *, change: Change | None = None) -> News:
@@ -78,19 +85,37 @@ async def take(journal: Journal, *, change: Change | None = None) -> News:
 async def _take(journal: Journal, change: Change | None) -> News:
     store, run = journal.store, journal.row
     messages = await store.unread(run.tenant, run.id)
+    requests = [(_request(journal, message), message) for message in messages if message.topic == CONTROL]
+    may_pause = not run.ended and journal.fold.cancelling is None
+    held = [(asked, message) for asked, message in requests if may_pause and asked and asked.what == "pause"]
+    kept = {message.id for _, message in held}
+    messages = [message for message in messages if message.id not in kept]
+    pause = held[0] if held else None
     if not messages and change is None:
-        return News()
+        return News(pause=pause)
     items: list[Item] = []
     rows: dict[str, OperationRow] = {}
     for message in messages:
+        if message.topic == CONTROL:
+            continue
         moved = await _moved(journal, message, rows)
         if moved is not None:
             items.append(moved)
     taken = tuple(message.id for message in messages)
     # A message is no progress of the run; an outcome that it brings is.
     progress = any(row.status in SETTLED for row in rows.values())
-    await journal.append(*items, also=Also(change=change, rows=tuple(rows.values()), taken=taken, progress=progress))
-    return News(bool(messages), progress)
+    also = Also(change=change, rows=tuple(rows.values()), taken=taken, progress=progress)
+    met = [asked for asked, message in requests if asked is not None and message.id not in kept]
+    await journal.append(*items, also=also, made=lambda: list(answers(journal, met)))
+    return News(bool(messages), progress, pause)
+
+
+def _request(journal: Journal, message: Message) -> Request | None:
+    try:
+        return read(message.body)
+    except ValueError as error:
+        log.warning("run %s: message %d in its inbox is not understood: %s", journal.row.id, message.id, error)
+        return None
 
 
 async def _moved(journal: Journal, message: Message, rows: dict[str, OperationRow]) -> Item | None:

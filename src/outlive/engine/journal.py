@@ -16,7 +16,7 @@ import json
 import logging
 import types
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from outlive.engine.authority import DatabaseTime, Grip, margin_s
@@ -107,6 +107,23 @@ async def _nothing_to_examine() -> None:
     pass
 
 
+class Seam:
+    """Who drives the run, as its log is written: asked and told at the moment at which entries get their place."""
+
+    def admit(self, items: Sequence[Item]) -> None:
+        """Raise CancelledError for what may not be recorded any more."""
+
+    def in_call(self, key: str) -> bool:
+        """Whether the root scope may be in the call of this key: where nobody drives the run, it may."""
+        return True
+
+    def cancelling(self) -> None:
+        """The run's cancellation has just got its place in the log."""
+
+
+Made = Callable[[], Sequence[Item]]
+
+
 class Journal:
     """Appends to one log and folds what it appended."""
 
@@ -119,6 +136,7 @@ class Journal:
         self.memory = Memory()
         self.memory.kept.append(Kept(row.head.seq - 1, row.head))
         self.examine: Callable[[], Awaitable[None]] = _nothing_to_examine
+        self.seam = Seam()
         self._owner, self._lease_ms, self._clock = owner, lease_ms, clock
         self._buffer: list[Item] = []
         self._lock = asyncio.Lock()
@@ -129,17 +147,18 @@ class Journal:
         """Write it with the next append. Only for facts that nobody outside can see before."""
         self._buffer.append(item)
 
-    async def append(self, *items: Item, also: Also = NOTHING) -> None:
+    async def append(self, *items: Item, also: Also = NOTHING, made: Made | None = None) -> None:
         """Commit the items, and before them what was buffered. Raises Unwind when the run is not ours any more.
 
-        A cancellation of the caller is held back until the outcome is known, and raised then.
+        `made` gives further items, at the moment when nothing else of this run is on its way. A cancellation of the
+        caller is held back until the outcome is known, and raised then.
         """
         if self._lock.locked() or self.grip.lost or self.grip.remaining() < 0 or self._splits(items):
-            await _shielded(self._append(items, also))
+            await _shielded(self._append(items, also, made))
             return
         async with self._lock:
             # The common case needs no task: nothing is waited for but the commit, and that is certain.
-            append = self._prepare(items, also)
+            append = self._prepare(items, also, made)
             try:
                 await self._send(append)
             except (LeaseLost, StoreError) as error:
@@ -191,31 +210,36 @@ class Journal:
         if self._buffer:
             await self.append()
 
-    async def _append(self, items: Sequence[Item], also: Also) -> None:
+    async def _append(self, items: Sequence[Item], also: Also, made: Made | None) -> None:
         async with self._lock:
             await self.grip.ensure()
             if self._splits(items):
+                self.seam.admit(items)
                 await self._commit(self._prepare((), NOTHING))
-            await self._commit(self._prepare(items, also))
+            await self._commit(self._prepare(items, also, made))
 
     def _splits(self, items: Sequence[Item]) -> bool:
         """Whether it takes two: what was recorded before a turn belongs to the window before, which the turn ends."""
         return bool(self._buffer) and any(isinstance(item.fact, kinds.Turn) for item in items)
 
-    def _prepare(self, items: Sequence[Item], also: Also) -> Append:
+    def _prepare(self, items: Sequence[Item], also: Also, made: Made | None = None) -> Append:
+        self.seam.admit(items)
         everything = [*self._buffer, *items]
         self._buffer.clear()
         at = self.time.now()
         drafts: list[Draft] = []
         touched: dict[str, Call] = {}
-        turn = False
-        for place, item in enumerate(everything, start=self.head.seq):
+        turn = cancelling = False
+        for place, item in enumerate(_lazily(everything, made), start=self.head.seq):
             drafts.append(kinds.draft(item.fact, at=at, scope=item.scope, key=item.key, payload=item.payload))
             step(self.fold, place, item.fact, item.scope, item.key, item.payload)
             turn = turn or isinstance(item.fact, kinds.Turn)
+            cancelling = cancelling or isinstance(item.fact, kinds.Cancelling)
             operation = getattr(item.fact, "operation", None)
             if operation is not None and (call := self.fold.sent(operation)) is not None:
                 touched[operation] = call
+        if cancelling:
+            self.seam.cancelling()
         known = {row.id for row in also.rows}
         authority = self.grip.authority
         rows = [
@@ -324,6 +348,13 @@ class Journal:
                 log.warning("run %s: %s", self.row.id, error)
                 await self._clock.sleep(0.2)
                 await self.grip.ensure()
+
+
+def _lazily(items: Sequence[Item], made: Made | None) -> Iterator[Item]:
+    """What is made is made when what comes before it has its place."""
+    yield from items
+    if made is not None:
+        yield from made()
 
 
 async def _shielded(work: Coroutine[object, object, None]) -> None:

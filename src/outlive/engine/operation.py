@@ -14,13 +14,13 @@ from typing import Generic, Protocol
 
 from typing_extensions import TypeVar
 
-from outlive.engine.attempt import Attempt
+from outlive.engine.attempt import Attempt, Scope
 from outlive.engine.definition import ToolSpec
 from outlive.engine.failures import writable
 from outlive.engine.journal import Item
 from outlive.log import kinds
 from outlive.model.errors import Refused, SecretMissing, SettingInvalid
-from outlive.model.signals import NotSent
+from outlive.model.signals import NotSent, ToldToStop
 from outlive.secret.port import read_secret
 
 D = TypeVar("D", default=None)
@@ -62,7 +62,7 @@ class Operation(Generic[D]):
 
     def __init__(
         self, attempt: Attempt, tool: ToolSpec, deps: D, facts: Facts, *, send_until: float | None = None,
-        connection: Connection | None = None,
+        connection: Connection | None = None, scope: Scope | None = None,
     ) -> None:  # fmt: skip
         self.id, self.key, self.attempt, self.arguments = facts.id, facts.key, facts.number, facts.arguments
         self.deps = deps
@@ -70,7 +70,7 @@ class Operation(Generic[D]):
         self.notes = facts.notes
         self.not_after = facts.not_after
         self.log = logging.LoggerAdapter(log, {"run": self.run_id, "operation": facts.id})
-        self._seam, self._tool, self._connection = attempt, tool, connection
+        self._seam, self._tool, self._connection, self._scope = attempt, tool, connection, scope
         self._send_until = send_until
         self.begun = self.sent_late = self._ended = False
 
@@ -114,10 +114,16 @@ class Operation(Generic[D]):
         self._ended = True
 
     def raise_if_lost(self) -> None:
-        """Raise NotSent when the run is no longer ours or the attempt was told to stop.
+        """Raise NotSent when the run is no longer ours, and ToldToStop when it is being cancelled.
 
-        Do not begin what cannot be recorded.
+        Do not begin what cannot be recorded. A call that raises ToldToStop is in doubt: catch it and raise NotSent
+        where it is certain that nothing was sent.
         """
+        self._raise_if_lost()
+        if self._scope is not None and self._seam.leaving(self._scope):
+            raise ToldToStop("the run is being cancelled")
+
+    def _raise_if_lost(self) -> None:
         if self._ended:
             raise NotSent("the call has ended")
         if self._seam.journal.grip.lost or self._seam.closed:
@@ -125,7 +131,7 @@ class Operation(Generic[D]):
 
     def guard(self) -> None:
         """Raise NotSent when the send window is over. Call it right before bytes go out; the HTTP transport does."""
-        self.raise_if_lost()
+        self._raise_if_lost()
         if self._send_until is not None and self._seam.kit.clock.boottime() > self._send_until:
             raise WindowOver("the send window is over")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
+from itertools import islice
 from urllib.parse import quote
 
 from outlive.log.fold import Call, CallKind, ScopeLog, key_before
@@ -14,13 +15,20 @@ _READABLE = 2000
 
 
 class Cursor:
-    """The calls of a scope that are in the log and not yet asked for again, in order."""
+    """The calls of a scope that are in the log and not yet asked for again, in order; those before `skip` have been."""
 
-    def __init__(self, scope: str, recorded: ScopeLog) -> None:
+    def __init__(self, scope: str, recorded: ScopeLog, *, skip: int = 0) -> None:
         self.scope = scope
         self.cancelled = recorded.cancelled
-        self._left = deque(recorded.calls)
+        self._recorded, self._met, self._last = recorded, skip, ""
+        self._left = deque(recorded.calls[skip:])
         self._counts: Counter[str] = Counter()
+
+    @property
+    def cancelling(self) -> bool:
+        """Whether the run was cancelled and all that is recorded of this scope before that has been asked for."""
+        after = self._recorded.told_after
+        return after is not None and all(map(_skippable, islice(self._left, max(0, after - self._met))))
 
     @property
     def exhausted(self) -> bool:
@@ -43,6 +51,7 @@ class Cursor:
             if kind == "step" and head.adopted is not None and (name, digest) in head.adopted.let_in:
                 key = key_before(self.key_of(name), head.seq)
                 self._counts[name] += 1
+                self._met, self._last = self._met + 1, name
                 return key, None
             if not _skippable(head):
                 raise Diverged(
@@ -52,10 +61,12 @@ class Cursor:
             self._pass()
         key = self.key_of(name)
         self._counts[name] += 1
+        self._met, self._last = self._met + 1, name
         return key, None
 
     def _pass(self) -> None:
         self._counts[self._left.popleft().name] += 1
+        self._met += 1
 
     def key_of(self, name: str) -> str:
         """The key of the next call of that name, among those that are known by it in this scope."""
@@ -66,12 +77,18 @@ class Cursor:
         self._counts[name] -= 1
         key = self.key_of(old)
         self._counts[old] += 1
+        self._last = old
         return key
 
     @property
     def head(self) -> Call | None:
         """The recorded call that has to be asked for next."""
         return self._left[0] if self._left else None
+
+    def give_back(self) -> None:
+        """The call that was asked for last has left nothing in the log, and replay will not ask for it."""
+        self._counts[self._last] -= 1
+        self._met -= 1
 
     def leave(self, asks: str, line: str = "") -> None:
         """The scope ends here: raises Diverged if the log has more in it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from dataclasses import dataclass, replace
@@ -175,7 +176,12 @@ class Run(Generic[D]):
             key, call = attempt.consume(scope, "operation", tool.name, asked.digest, asked.shown, line)
             if call is None or not call.done:
                 send = Send(attempt, scope, tool, policy, asked, key, arguments)
-                call = await shielded(scope, self._perform(send, call))
+                work = self._perform(send, call)
+                # What is harmless to repeat is cut short, as a step is.
+                harmless = tool.policy.effect == "read" and (call is None or call.sent is None)
+                call = await (work if harmless else shielded(scope, work))
+                if call.cut:
+                    raise asyncio.CancelledError
             return told(call, signature.result, tool.policy.raises)
 
     async def _perform(self, send: Send, call: Call | None) -> Call:
@@ -267,7 +273,7 @@ class Run(Generic[D]):
         try:
             starts = {name: start(one) for name, one in awaitables.items()}
             return await Branches(self._attempt, "first" if ends == "first" else "gather", starts).run(line)
-        except (Unwind, Exception):
+        except (Unwind, Exception, asyncio.CancelledError):
             if not begun:
                 close_unused([one for one in awaitables.values() if isinstance(one, Coroutine)])
             raise

@@ -22,7 +22,7 @@ from outlive.engine.definition import ToolSpec
 from outlive.engine.doubt import WHY, believable_at, watch
 from outlive.engine.journal import Also, Item
 from outlive.engine.operation import Facts, Operation, WindowOver, sending
-from outlive.engine.settle import settle
+from outlive.engine.settle import leave, settle
 from outlive.log import kinds
 from outlive.log.canonical import digest
 from outlive.log.fold import Call, Sent
@@ -82,6 +82,9 @@ class Send:
         while not call.done:
             sent = call.sent
             assert sent is not None
+            if self.attempt.leaving(self.scope):
+                await leave(self, call, sent)
+                raise asyncio.CancelledError
             if sent.status == "unknown":
                 await settle(self, call, sent)
             elif sent.status == "pending" and not self.dedupes(sent):
@@ -157,7 +160,7 @@ class Send:
         """The object that tool code or a look-up holds."""
         kit = self.attempt.kit
         facts = Facts(sent.id, sent.key, number, dict(self.arguments), dict(sent.notes), sent.send_by)
-        return Operation(self.attempt, self.tool, kit.deps, facts, send_until=send_until)
+        return Operation(self.attempt, self.tool, kit.deps, facts, send_until=send_until, scope=self.scope)
 
     async def _send(self, call: Call | None) -> Call:
         attempt, kit = self.attempt, self.attempt.kit

@@ -43,6 +43,16 @@ async def settle(send: Send, call: Call, sent: Sent) -> None:
         await _look_up(send, call, sent)
 
 
+async def leave(send: Send, call: Call, sent: Sent) -> None:
+    """The run is being cancelled: nothing is sent again, and nobody is waited for. What can be known at once is asked
+    for once; the rest is in doubt, for a person to settle whenever.
+    """
+    if sent.status == "pending":
+        await send.record(send.doubt(call, sent, "its worker was lost, and the run was cancelled", lost=True))
+    if sent.status == "unknown" and send.tool.policy.reconcile is not None and not sent.lookups:
+        await _look_up(send, call, sent)
+
+
 async def _ask_a_person(send: Send, sent: Sent, why: str) -> None:
     detail = f"operation {sent.id} {send.asked.shown}: {why}"
     await send.attempt.park(

@@ -76,7 +76,9 @@ class Transact:
         of, attempt = self._of, self._of.attempt
         id, key = operation_key(attempt, of.scope.name, of.key)
         facts = Facts(id, key, number, dict(of.arguments))
-        op: Operation[object] = Operation(attempt, of.tool, attempt.kit.deps, facts, connection=transaction)
+        op: Operation[object] = Operation(
+            attempt, of.tool, attempt.kit.deps, facts, connection=transaction, scope=of.scope
+        )  # fmt: skip
 
         async def body(number: int) -> object:
             positional, named = of.tool.signature.spread(of.arguments)

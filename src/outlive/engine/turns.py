@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel
 
-from outlive.engine.attempt import Attempt, Parked, Scope
+from outlive.engine.attempt import Attempt, Parked, Scope, Stop
 from outlive.engine.callables import caller_line
 from outlive.engine.failures import clean
 from outlive.engine.journal import Item
@@ -18,7 +18,7 @@ from outlive.engine.replay import Cursor
 from outlive.log import kinds
 from outlive.log.canonical import canonical
 from outlive.log.codec import Codec, codec_of
-from outlive.log.fold import Call, ScopeLog, lost_operation
+from outlive.log.fold import Call, lost_operation
 from outlive.model.errors import Diverged, Refused, ScopeOpen, UndecodableEntry
 
 S = TypeVar("S", bound=BaseModel)
@@ -82,12 +82,17 @@ class Turns(Generic[S]):
 
     async def _record(self, scope: Scope, number: int, state: S) -> Call:
         await self._attempt.gate(scope)
+        if self._attempt.fold.cancelling is not None:
+            # The next window would not know of it: a loop that goes on after it was cancelled ends here.
+            self._attempt.halt(Stop("over"))
+            await self._attempt.gate(scope)
+        scope.key = f"/turns//{number}"
         where = f"the state of {self._shown}"
         text = clean(self._attempt.kit.scrubber, self._codec, self._codec.encode(state, where=where), where)
         lost = [lost_operation(orphan) for orphan in self._attempt.fold.orphans.values()]
         fact = kinds.Turn(name=self._shown, digest=self._digest, shown=self._shown, number=number, lost=lost)
         scope.executing = True
-        await self._attempt.journal.append(Item(fact, scope.name, f"/turns//{number}", text), *self._mail())
+        await self._attempt.journal.append(Item(fact, scope.name, scope.key, text), *self._mail())
         scope.executing = False
         await self._attempt.recorded(scope)
         return self._attempt.fold.current[scope.name].calls[0]
@@ -103,7 +108,7 @@ class Turns(Generic[S]):
     def _enter(self, scope: Scope) -> None:
         """From here on calls are matched with those recorded after the turn's own entry."""
         recorded = self._attempt.fold.current[scope.name]
-        scope.cursor = Cursor(scope.name, ScopeLog(recorded.calls[1:], recorded.cancelled))
+        scope.cursor = Cursor(scope.name, recorded, skip=1)
 
     def _decode(self, call: Call) -> S:
         try:

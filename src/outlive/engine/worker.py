@@ -226,6 +226,7 @@ class Worker:
         return Claim(
             self.owner, {name: self.kit.code for name in self.agents}, min(max(self._free(), 1), MOST_AT_ONCE),
             self.pace.lease_ms, self._watch.ripe, self.pace.queues, self.pace.tenants, ready_only, self._versions(),
+            int(self.kit.grace_s * 1000),
         )  # fmt: skip
 
     def _versions(self) -> dict[str, str]:

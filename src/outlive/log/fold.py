@@ -70,6 +70,8 @@ class Call:
     until: int = 0
     arrival: int | None = None
     adopted: Adopted | None = None
+    cut: bool = False
+    """The run was cancelled while it was in flight: user code is told of that, whatever became of the call."""
 
 
 @dataclass(slots=True)
@@ -95,10 +97,14 @@ class Arrival:
 
 @dataclass(slots=True)
 class ScopeLog:
-    """The calls of one scope in order, and whether the scope was cancelled after them."""
+    """The calls of one scope in order, and whether the scope was cancelled after them.
+
+    `told_after` is of the root scope alone: after how many of its calls the run was cancelled. Others may follow.
+    """
 
     calls: list[Call] = field(default_factory=list)
     cancelled: str | None = None
+    told_after: int | None = None
 
 
 @dataclass(slots=True)
@@ -122,6 +128,7 @@ class Fold:
     """Where builds have diverged since the present turn began, the last one last."""
     mail: dict[str, list[Arrival]] = field(default_factory=dict)
     """By topic, in the order of arrival, what no call has received yet."""
+    cancelling: kinds.Cancelling | None = None
 
     @property
     def window(self) -> int:
@@ -152,6 +159,10 @@ def fold(entries: Iterable[Entry]) -> Fold:
     return state
 
 
+# What says nothing to replay.
+_OF_THE_RUN = (kinds.ClaimedBy, kinds.Suspended, kinds.Released, kinds.TooLate, kinds.Paused, kinds.Resumed)
+
+
 def step(state: Fold, seq: int, fact: kinds.Fact, scope: str, key: str, payload: str | None) -> None:
     """Fold one fact in. The only place that says what an entry means for replay."""
     match fact:
@@ -159,8 +170,8 @@ def step(state: Fold, seq: int, fact: kinds.Fact, scope: str, key: str, payload:
             _turn(state, seq, fact, scope, key, payload)
         case kinds.Call():
             _call(state, seq, fact, scope, key, payload)
-        case kinds.ScopeCancelled(why=why):
-            _scope(state, scope).cancelled = why
+        case kinds.ScopeCancelled() | kinds.Cancelling():
+            _cancelled(state, fact, scope)
         case kinds.Joined():
             _joined(state, seq, fact, key)
         case kinds.Arrived():
@@ -175,9 +186,7 @@ def step(state: Fold, seq: int, fact: kinds.Fact, scope: str, key: str, payload:
             state.differences += [fact.difference] if fact.difference is not None else []
         case kinds.Adopted():
             _adopted(state, seq, fact, scope)
-        case kinds.ClaimedBy() | kinds.Suspended() | kinds.Released():
-            pass
-        case _:
+        case _ if not isinstance(fact, _OF_THE_RUN):
             _operation(state, seq, fact, payload)
 
 
@@ -187,6 +196,17 @@ def _joined(state: Fold, seq: int, fact: kinds.Joined, key: str) -> None:
         why = f"it tells the end of the branch {fact.branch} of {key}, which was not opened"
         raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why=why)
     call.joined = fact
+
+
+def _cancelled(state: Fold, fact: kinds.ScopeCancelled | kinds.Cancelling, scope: str) -> None:
+    if isinstance(fact, kinds.ScopeCancelled):
+        _scope(state, scope).cancelled = fact.why
+        return
+    state.cancelling = fact
+    root = _scope(state, "")
+    root.told_after = len(root.calls)
+    if fact.cut and (call := state.keys.get(fact.cut)) is not None:
+        call.cut = True
 
 
 def _scope(state: Fold, scope: str) -> ScopeLog:

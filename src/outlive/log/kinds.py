@@ -397,6 +397,53 @@ class Adopted(Fact):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cancelling(Fact):
+    """The run is to end: somebody has asked for it, or its deadline has passed. Its code is told here.
+
+    `cut` is the key of the call that is in flight in the root scope (empty: none whose entry is before this one): it
+    raises the cancellation whatever becomes of it. What follows is clean-up, until `grace_until` by the database's
+    clock.
+    """
+
+    KIND: ClassVar[str] = "cancelling"
+    cause: Literal["cancel", "deadline"]
+    grace_until: int
+    who: str = ""
+    why: str = ""
+    cut: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TooLate(Fact):
+    """A request that came when it could not be met any more: the run had ended, or was already being cancelled."""
+
+    KIND: ClassVar[str] = "too late"
+    what: Literal["cancel", "pause"]
+    who: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paused(Fact):
+    """A person has paused the run: nobody claims it until it is resumed. `status` is what it is meanwhile."""
+
+    KIND: ClassVar[str] = "paused"
+    who: str
+    why: str
+    status: Literal["ready", "waiting", "blocked"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resumed(Fact):
+    """A person has resumed a paused run; `status` is what it is now."""
+
+    KIND: ClassVar[str] = "resumed"
+    who: str
+    why: str
+    status: Literal["ready", "blocked"]
+
+
+@dataclass(frozen=True, kw_only=True)
 class EntriesLost(Fact):
     """The database had acknowledged entries `first` to `last`, and does not have them any more.
 
@@ -432,7 +479,7 @@ _ALL: tuple[type[Fact], ...] = (
     Started, ClaimedBy, StepDone, StepTried, Intent, Outcome, Done, NotActed, InDoubt, LookedUp, Absent, Noted,
     Resolved,
     Evidence, Value, Opened, Joined, ScopeCancelled, Turn, Emitted, Arrived, Waiting, Woken, Suspended, Blocked,
-    Released, Retried, Adopted, EntriesLost, MetAgain, Ended,
+    Released, Retried, Adopted, EntriesLost, MetAgain, Cancelling, TooLate, Paused, Resumed, Ended,
 )  # fmt: skip
 KINDS: dict[str, type[Fact]] = {fact.KIND: fact for fact in _ALL}
 

@@ -31,6 +31,7 @@ OutliveError
 │   └── SecretMissing         no provider has the secret
 ├── RunEnded                  what a caller who waits for a result is told
 │   ├── RunFailed             the agent raised
+│   ├── RunCancelled          somebody has cancelled or terminated it
 │   └── RunExpired            the deadline passed
 ├── StoreError                the database: try again, or call its operator
 │   ├── StoreBusy             locked by someone else for longer than we wait; nothing was written
@@ -297,6 +298,14 @@ class RunFailed(RunEnded):
     def __init__(self, *, run: str, type: str, message: str) -> None:
         super().__init__(run=run, message=f"failed: {type}: {message}")
         self.type, self.message = type, message
+
+
+class RunCancelled(RunEnded):
+    """Somebody has cancelled or terminated the run; `why` says who, and why."""
+
+    def __init__(self, *, run: str, why: str) -> None:
+        super().__init__(run=run, message=f"was {why}")
+        self.why = why
 
 
 class RunExpired(RunEnded):

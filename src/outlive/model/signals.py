@@ -17,3 +17,7 @@ class Unwind(BaseException):
 
 class NotSent(Exception):
     """Raised in a tool: the effect certainly did not happen, so that the retry policy applies."""
+
+
+class ToldToStop(Exception):
+    """Raised by `op.raise_if_lost` when the run is being cancelled: unless the tool knows better, it is in doubt."""

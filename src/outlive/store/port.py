@@ -28,13 +28,15 @@ class Change:
 
     `running` is Refused: only a claim leads there. `wake_at` counts for `waiting` alone. An ended run keeps its status:
     another one is WrongState, and the one that it has only ends the authority of a `seize`, so that reason, detail and
-    the time of its end stay as they were.
+    the time of its end stay as they were. `paused` says that from now on nobody claims the run, or that one may again;
+    None leaves that as it is.
     """
 
     status: Status
     reason: str = ""
     detail: str = ""
     wake_at: int | None = None
+    paused: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Claim:
     seen unrenewed for a whole renewal interval; only those are taken over, and only once their lease has expired by the
     database's clock. `why` of the claim entry is decided by the store: start, resume or takeover. `ready_only` is a
     quick claim, of runs that are `ready`, for a worker with more room than it could fill: whatever else is due, and may
-    be more urgent, it claims next.
+    be more urgent, it claims next. A run is claimed until `grace_ms` after its deadline, so that it can clean up.
     """
 
     owner: Owner
@@ -91,6 +93,7 @@ class Claim:
     tenants: tuple[Tenant, ...] | None = None
     ready_only: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
+    grace_ms: int = 0
 
 
 ClaimWhy = Literal["start", "resume", "takeover", "again", "control"]
@@ -144,8 +147,9 @@ class Renewed:
 class Attention:
     """A run that needs a control claim.
 
-    Its deadline has passed; or it has ended and something arrived since (*late*); or it diverged, was left ready for
-    other builds, and for two leases of the worker that asks none of them has been there to take it (*stranded*).
+    Its deadline has passed and nobody could clean up (any more); or something has arrived that nobody will claim it
+    for: it has ended, or is paused and was asked to end (*late*); or it diverged, was left ready for other builds, and
+    for two leases of the worker that asks none of them has been there to take it (*stranded*).
     """
 
     tenant: Tenant
@@ -299,8 +303,9 @@ class Work(Protocol):
 
         Each gets epoch + 1, a new random token, the status `running`, a lease, and an entry `claimed`.
 
-        Eligible: not paused, deadline not passed, agent served, pinned to no version or to the one that is served,
-        queue and tenant asked for, no divergence recorded for the build that this worker serves, and one of: `ready`;
+        Eligible: not paused, not `grace_ms` past its deadline, agent served, pinned to no version or to the one that is
+        served, queue and tenant asked for, no divergence recorded for the build that this worker serves, and one of:
+        `ready`;
         `waiting` and (wake_at has come or an unread inbox row exists); `blocked` and an unread inbox row exists;
         `blocked` with reason *diverged* or *undecodable* (the divergence condition makes it a build that has not
         tried); `running` with an expired lease and in `watched`
@@ -356,7 +361,8 @@ class Work(Protocol):
 
         With `sign` it gives that worker's sign of life too; else it changes nothing. `attention` has at most `most`
         runs of each kind, `overdue` ten times as many, first what has expired longest ago. A running run past its
-        deadline is its owner's to end while its lease lives.
+        deadline is its owner's to end while its lease lives; one that is blocked or paused needs attention at its
+        deadline, any other only when its claim would be refused.
         """
         ...
 

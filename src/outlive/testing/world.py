@@ -40,6 +40,7 @@ from outlive.testing.ground import Ground
 D = TypeVar("D", default=None)
 
 _LEASE = timedelta(seconds=30)
+_GRACE_MS = int(Settings().grace.total_seconds() * 1000)
 # A run that does not end in so many jumps of the clock goes round in circles.
 _MOST_JUMPS = 10_000
 
@@ -202,6 +203,7 @@ class World(Generic[D]):
         due: list[int] = []
         for row in await self.store.runs(DEFAULT_TENANT, which):
             due += [at for at in (row.deadline_at, row.wake_at if row.status == "waiting" else None) if at is not None]
+            due += [] if row.deadline_at is None else [row.deadline_at + _GRACE_MS]
             if row.status == "running":
                 # Its worker has died: the next one watches the lease once in each renewal interval.
                 due.append(now + int(_LEASE.total_seconds() * 1000) // 3)

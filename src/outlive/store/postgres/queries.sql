@@ -128,7 +128,7 @@ with given as materialized (
     select * from json_to_recordset(%(appends)s::json) as given (
         place bigint, tenant text, run text, epoch bigint, token text, seq bigint, next_seq bigint, head text,
         now bigint, progress boolean, turn boolean, status text, reason text, detail text, wake_at bigint,
-        ended boolean
+        paused boolean, ended boolean
     )
 ),
 locked as materialized (
@@ -157,6 +157,10 @@ accepted as (
         ready_at = case
             when given.status is null then run.ready_at
             when given.status = 'ready' then coalesce(given.now, {moment})
+        end,
+        paused_at = case
+            when given.paused is null then run.paused_at
+            when given.paused then coalesce(run.paused_at, given.now, {moment})
         end,
         ended_at = coalesce(run.ended_at, case when given.ended then coalesce(given.now, {moment}) end),
         token = case when given.status is null then run.token end,
@@ -291,7 +295,7 @@ cross join lateral (
     select * from {schema}.run
     where
         run.status = 'ready' and run.paused_at is null and run.queue = asked.queue and run.agent = served.agent
-        and (run.deadline_at is null or run.deadline_at > {now})
+        and (run.deadline_at is null or run.deadline_at > {now} - %(grace_ms)s::bigint)
         and (%(tenants)s::text[] is null or run.tenant = any(%(tenants)s::text[]))
         and (run.pin is null or run.pin = %(versions)s::json ->> run.agent)
         and (
@@ -311,7 +315,7 @@ cross join lateral (
     where
         run.status = 'waiting' and run.paused_at is null and run.agent = served.agent and run.wake_at <= {now}
         and run.queue = any(%(queues)s::text[])
-        and (run.deadline_at is null or run.deadline_at > {now})
+        and (run.deadline_at is null or run.deadline_at > {now} - %(grace_ms)s::bigint)
         and (%(tenants)s::text[] is null or run.tenant = any(%(tenants)s::text[]))
         and (run.pin is null or run.pin = %(versions)s::json ->> run.agent)
         and (
@@ -336,7 +340,7 @@ join unnest(%(agents)s::text[], %(codes)s::text[]) as served (agent, code) on se
 where
     told.status in ('waiting', 'blocked') and told.paused_at is null
     and told.queue = any(%(queues)s::text[])
-    and (told.deadline_at is null or told.deadline_at > {now})
+    and (told.deadline_at is null or told.deadline_at > {now} - %(grace_ms)s::bigint)
     and (%(tenants)s::text[] is null or told.tenant = any(%(tenants)s::text[]))
     and (told.pin is null or told.pin = %(versions)s::json ->> told.agent)
     and (
@@ -356,7 +360,7 @@ cross join lateral (
         run.status = 'blocked' and run.reason in ('diverged', 'undecodable') and run.paused_at is null
         and run.agent = served.agent
         and run.queue = any(%(queues)s::text[])
-        and (run.deadline_at is null or run.deadline_at > {now})
+        and (run.deadline_at is null or run.deadline_at > {now} - %(grace_ms)s::bigint)
         and (%(tenants)s::text[] is null or run.tenant = any(%(tenants)s::text[]))
         and (run.pin is null or run.pin = %(versions)s::json ->> run.agent)
         and (
@@ -380,7 +384,7 @@ where
     lapsed.epoch = watched.epoch
     and lapsed.status = 'running' and lapsed.expires_at <= {now} and lapsed.paused_at is null
     and lapsed.queue = any(%(queues)s::text[])
-    and (lapsed.deadline_at is null or lapsed.deadline_at > {now})
+    and (lapsed.deadline_at is null or lapsed.deadline_at > {now} - %(grace_ms)s::bigint)
     and (%(tenants)s::text[] is null or lapsed.tenant = any(%(tenants)s::text[]))
     and (lapsed.pin is null or lapsed.pin = %(versions)s::json ->> lapsed.agent)
     and (
@@ -540,20 +544,27 @@ order by expires_at
 limit 10 * %(most)s::bigint;
 
 -- name: past_deadline
--- Runs that have not ended in time and have no owner who could end them.
+-- Runs that have not ended in time and have no owner who could end them: those that nobody could claim at once, others
+-- when their grace is over.
 select tenant, id from {schema}.run
-where deadline_at <= {now} and ended_at is null and (status <> 'running' or expires_at <= {now})
+where
+    deadline_at <= {now} and ended_at is null
+    and (status = 'blocked' or paused_at is not null or deadline_at <= {now} - %(grace_ms)s::bigint)
+    and (status <> 'running' or expires_at <= {now})
 order by deadline_at
 limit %(most)s;
 
 -- name: late
--- Ended runs that were sent something since.
+-- Ended runs that were sent something since, and paused ones that were asked to end.
 select unread.tenant, unread.run_id as id
-from (select distinct tenant, run_id from {schema}.inbox where taken_seq is null) as unread
+from (
+    select tenant, run_id, bool_or(topic = 'control') as asked from {schema}.inbox
+    where taken_seq is null group by tenant, run_id
+) as unread
 cross join lateral (
-    select ended_at from {schema}.run where run.tenant = unread.tenant and run.id = unread.run_id limit 1
+    select ended_at, paused_at from {schema}.run where run.tenant = unread.tenant and run.id = unread.run_id limit 1
 ) as told
-where told.ended_at is not null
+where told.ended_at is not null or (told.paused_at is not null and unread.asked)
 limit %(most)s;
 
 -- name: stranded

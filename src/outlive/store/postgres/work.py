@@ -253,6 +253,7 @@ def _asked(claim: Claim) -> columns.Parameters:
         "versions": columns.to_json(dict(claim.versions)),
         "queues": list(claim.queues),
         "tenants": None if claim.tenants is None else list(claim.tenants),
+        "grace_ms": claim.grace_ms,
     }
 
 

@@ -121,5 +121,6 @@ def _change(change: Change, where: str) -> Parameters:
         "reason": change.reason,
         "detail": change.detail,
         "wake_at": change.wake_at,
+        "paused": change.paused,
         "ended": change.status in ENDED,
     }

@@ -88,6 +88,10 @@ set
     detail = case when ended_at is null then :detail else detail end,
     wake_at = case when :status = 'waiting' then :wake_at end,
     ready_at = case when :status = 'ready' then :now end,
+    paused_at = case
+        when :paused is null then paused_at
+        when :paused then coalesce(paused_at, :now)
+    end,
     ended_at = coalesce(ended_at, case when :ended then :now end),
     token = null,
     owner = null,
@@ -191,7 +195,7 @@ limit :limit;
 select *, ready_at as due from run
 where
     status = 'ready' and paused_at is null and queue = :queue and agent = :agent
-    and (deadline_at is null or deadline_at > :now)
+    and (deadline_at is null or deadline_at > :now - :grace_ms)
     and (:tenants is null or tenant in (select value from json_each(:tenants)))
     and (run.pin is null or run.pin = (select value from json_each(:versions) where key = run.agent))
     and not exists (
@@ -207,7 +211,7 @@ select *, wake_at as due from run
 where
     status = 'waiting' and paused_at is null and agent = :agent and wake_at <= :now
     and queue in (select value from json_each(:queues))
-    and (deadline_at is null or deadline_at > :now)
+    and (deadline_at is null or deadline_at > :now - :grace_ms)
     and (:tenants is null or tenant in (select value from json_each(:tenants)))
     and (run.pin is null or run.pin = (select value from json_each(:versions) where key = run.agent))
     and not exists (
@@ -227,7 +231,7 @@ cross join json_each(:serves) as served on served.key = run.agent
 where
     run.status in ('waiting', 'blocked') and run.paused_at is null
     and run.queue in (select value from json_each(:queues))
-    and (run.deadline_at is null or run.deadline_at > :now)
+    and (run.deadline_at is null or run.deadline_at > :now - :grace_ms)
     and (:tenants is null or run.tenant in (select value from json_each(:tenants)))
     and (run.pin is null or run.pin = (select value from json_each(:versions) where key = run.agent))
     and not exists (
@@ -243,7 +247,7 @@ select *, updated_at as due from run
 where
     status = 'blocked' and reason in ('diverged', 'undecodable') and paused_at is null and agent = :agent
     and queue in (select value from json_each(:queues))
-    and (deadline_at is null or deadline_at > :now)
+    and (deadline_at is null or deadline_at > :now - :grace_ms)
     and (:tenants is null or tenant in (select value from json_each(:tenants)))
     and (run.pin is null or run.pin = (select value from json_each(:versions) where key = run.agent))
     and not exists (
@@ -263,7 +267,7 @@ where
     run.epoch = json_extract(watched.value, '$[2]')
     and run.status = 'running' and run.expires_at <= :now and run.paused_at is null
     and run.queue in (select value from json_each(:queues))
-    and (run.deadline_at is null or run.deadline_at > :now)
+    and (run.deadline_at is null or run.deadline_at > :now - :grace_ms)
     and (:tenants is null or run.tenant in (select value from json_each(:tenants)))
     and (run.pin is null or run.pin = (select value from json_each(:versions) where key = run.agent))
     and not exists (
@@ -368,18 +372,23 @@ order by expires_at
 limit 10 * :most;
 
 -- name: past_deadline
--- Runs that have not ended in time and have no owner who could end them.
+-- Runs that have not ended in time and have no owner who could end them: those that nobody could claim at once, others
+-- when their grace is over.
 select tenant, id from run
-where deadline_at <= :now and ended_at is null and (status <> 'running' or expires_at <= :now)
+where
+    deadline_at <= :now and ended_at is null
+    and (status = 'blocked' or paused_at is not null or deadline_at <= :now - :grace_ms)
+    and (status <> 'running' or expires_at <= :now)
 order by deadline_at
 limit :most;
 
 -- name: late
--- Ended runs that were sent something since.
+-- Ended runs that were sent something since, and paused ones that were asked to end.
 select run.tenant, run.id
-from (select distinct tenant, run_id from inbox where taken_seq is null) as unread
+from (select tenant, run_id, max(topic = 'control') as asked from inbox where taken_seq is null group by tenant, run_id)
+    as unread
 cross join run on run.tenant = unread.tenant and run.id = unread.run_id
-where run.ended_at is not null
+where run.ended_at is not null or (run.paused_at is not null and unread.asked)
 limit :most;
 
 -- name: stranded

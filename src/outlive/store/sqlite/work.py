@@ -282,6 +282,7 @@ def _asked(claim: Claim) -> columns.Parameters:
         "tenants": None if claim.tenants is None else columns.to_json(list(claim.tenants)),
         "serves": columns.to_json(claim.serves),
         "versions": columns.to_json(dict(claim.versions)),
+        "grace_ms": claim.grace_ms,
     }
 
 

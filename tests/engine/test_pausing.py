@@ -1,0 +1,217 @@
+"""Terminate, pause and resume: in every status, whoever lives."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from outlive import Operation, Run
+from outlive.engine import inbox
+from outlive.engine.cancelling import Request, written
+from outlive.errors import WrongState
+from outlive.store.port import Message
+from tests.engine.rig import Rig
+from tests.engine.scenes import acts, lost
+from tests.engine.subject import RUN, act, add, base, begin, does
+from tests.engine.test_cancel import cancel, cleans_up, handle, recorded, served, sleeps, told
+
+WHO, WHY = "ada", "enough"
+
+
+async def receives(run: Run[None]) -> object:
+    return await run.receive("offers", str)
+
+
+# ---- terminate
+
+
+@pytest.mark.parametrize("status", ["ready", "waiting", "blocked", "paused"])
+async def test_terminate_ends_a_run_in_any_status(either: Rig, status: str) -> None:
+    rig = either
+    does.tool = lost
+    worker = await served(rig, acts if status == "blocked" else cleans_up(sleeps))
+    if status != "ready":
+        await rig.settle(worker)
+    if status == "paused":
+        await handle(rig).pause(who=WHO)
+    await handle(rig).terminate(who=WHO, why=WHY)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason, row.detail, row.paused_at) == ("cancelled", "terminated", "ada: enough", None)
+    await rig.settle(worker)
+    assert "add 99" not in does.steps
+    with pytest.raises(WrongState, match="only an open run can be terminated"):
+        await handle(rig).terminate(who=WHO, why=WHY)
+
+
+async def test_terminate_refuses_what_a_live_owner_writes_next(either: Rig) -> None:
+    rig, reached, go_on = either, asyncio.Event(), asyncio.Event()
+
+    async def slow(op: Operation[None]) -> str:
+        reached.set()
+        await go_on.wait()
+        return "did"
+
+    does.tool = slow
+    worker = await served(rig, acts)
+    await worker.claim()
+    await reached.wait()
+    await handle(rig).terminate(who=WHO, why=WHY)
+    assert [one.status for one in await rig.operations(RUN)] == ["unknown"]
+    go_on.set()
+    await worker.idle()
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "cancelled"
+    assert [one.status for one in await rig.operations(RUN)] == ["succeeded"], "what it learned is evidence"
+
+
+# ---- pause and resume
+
+
+@pytest.mark.parametrize("status", ["ready", "waiting", "blocked"])
+async def test_a_run_that_nobody_drives_is_paused_and_resumed(either: Rig, status: str) -> None:
+    rig = either
+    does.tool = lost
+    worker = await served(rig, acts if status == "blocked" else receives)
+    if status != "ready":
+        await rig.settle(worker)
+    assert await handle(rig).pause(who=WHO, why=WHY) == "paused"
+    assert await handle(rig).pause(who=WHO, why=WHY) == "paused", "it is already"
+    row = await rig.row(RUN)
+    assert (row.status, row.paused_at) == (status, rig.clock.now())
+    if status != "blocked":
+        await handle(rig).send("offers", "hello", key="one")
+    await rig.pass_time(worker, timedelta(days=1))
+    assert (await rig.row(RUN)).status == status, "it stands still"
+    await handle(rig).resume(who=WHO, why=WHY)
+    row = await rig.row(RUN)
+    assert (row.status, row.paused_at) == ("ready", None)
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == ("blocked" if status == "blocked" else "succeeded")
+    kinds = await rig.kinds(RUN)
+    assert (kinds.count("paused"), kinds.count("resumed")) == (1, 1)
+    with pytest.raises(WrongState, match="only a paused run"):
+        await handle(rig).resume(who=WHO, why=WHY)
+
+
+async def test_a_live_owner_pauses_when_its_calls_have_their_record(either: Rig) -> None:
+    rig, reached, go_on = either, asyncio.Event(), asyncio.Event()
+
+    async def slow(op: Operation[None]) -> str:
+        reached.set()
+        await go_on.wait()
+        return "did"
+
+    async def body(run: Run[None]) -> object:
+        await run.call(act, "it")
+        return await run.step(add, 2)
+
+    does.tool = slow
+    worker = await served(rig, body)
+    await worker.claim()
+    await reached.wait()
+    assert await handle(rig).pause(who=WHO, why=WHY) == "asked"
+    await told(rig, worker)
+    while not any(drive.attempt and drive.attempt.stop for drive in worker._drives.values()):
+        await rig.row(RUN)
+    go_on.set()
+    await worker.idle()
+    row = await rig.row(RUN)
+    assert (row.status, row.paused_at is not None) == ("ready", True)
+    assert [one.status for one in await rig.operations(RUN)] == ["succeeded"]
+    assert does.steps == []
+    await rig.settle(worker)
+    assert does.steps == []
+    await handle(rig).resume(who=WHO)
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "succeeded"
+
+
+async def test_a_pause_survives_the_owner_that_was_asked(rig: Rig) -> None:
+    reached = asyncio.Event()
+
+    async def body(run: Run[None]) -> object:
+        reached.set()
+        if (await rig.row(RUN)).epoch == 1:
+            await asyncio.Event().wait()
+        return await run.step(add, 1)
+
+    await begin(rig, body)
+    first = rig.mortal(rig.app(base))
+    task = asyncio.ensure_future(rig.crash(first, reached))
+    await reached.wait()
+    assert await handle(rig).pause(who=WHO) == "asked"
+    await task
+    await rig.take_over(rig.worker(base))
+    assert (await rig.row(RUN)).paused_at is not None
+    assert does.steps == []
+
+
+async def test_a_paused_run_is_cancelled_at_once(either: Rig) -> None:
+    rig = either
+    worker = await served(rig, cleans_up(sleeps))
+    await rig.settle(worker)
+    await handle(rig).pause(who=WHO)
+    assert await cancel(rig) == "cancelled"
+    assert (await rig.row(RUN)).paused_at is None
+
+
+async def test_a_cancel_that_was_only_stored_ends_a_paused_run_too(either: Rig) -> None:
+    """Whoever asked died before acting: any worker does it."""
+    rig = either
+    worker = await served(rig, cleans_up(sleeps))
+    await rig.settle(worker)
+    await handle(rig).pause(who=WHO)
+    row = await rig.row(RUN)
+    body = written(Request("cancel", WHO, WHY))
+    await rig.store.post(Message(row.tenant, row.id, inbox.CONTROL, "k", body), now=rig.clock.now())
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "cancelled"
+
+
+async def test_a_pause_during_the_clean_up_is_too_late(rig: Rig) -> None:
+    async def body(run: Run[None]) -> object:
+        try:
+            await run.sleep(timedelta(days=1))
+        except asyncio.CancelledError:
+            await handle(rig).pause(who=WHO)
+            await told(rig, worker)
+            await recorded(rig, "too late")
+            await run.step(add, 99)
+            raise
+        return None
+
+    worker = await served(rig, body)
+    await rig.settle(worker)
+    await cancel(rig)
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "cancelled"
+    assert does.steps == ["add 99"]
+
+
+async def test_an_owner_that_does_not_hear_is_ended_over_its_head(rig: Rig) -> None:
+    """Its lease lives, but nothing of it looks into the inbox: whoever waits does not wait for ever."""
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(op: Operation[None]) -> str:
+        reached.set()
+        await go_on.wait()
+        return "did"
+
+    does.tool = slow
+    worker = await served(rig, acts)
+    await worker.claim()
+    await reached.wait()
+    asked = asyncio.ensure_future(handle(rig).cancel(who=WHO, why=WHY, wait=timedelta(hours=1)))
+    while not asked.done():
+        for run in worker._drives.values():
+            authority = run.grip.authority
+            await asyncio.to_thread(rig.store.renew, worker.owner, [authority], 30_000, now=rig.clock.now())
+        rig.clock.advance(timedelta(milliseconds=500))
+        await rig.row(RUN)
+    assert asked.result() == "cancelled"
+    assert [one.status for one in await rig.operations(RUN)] == ["unknown"]
+    go_on.set()
+    await told(rig, worker)
+    await worker.idle()
