@@ -257,7 +257,8 @@ class Drive:
             root.task.exception() if not root.task.cancelled() else asyncio.CancelledError("the agent cancelled itself")
         )
         if attempt.fold.cancelling is not None:
-            return await self._cancelled(attempt, None if isinstance(error, asyncio.CancelledError) else error)
+            told = None if isinstance(error, asyncio.CancelledError) else error
+            return await self._cancelled(attempt, self._written(told))
         doubt = self._doubt(attempt)
         if doubt is not None:
             return await self._close(attempt, self._blocked(*doubt))
@@ -309,7 +310,9 @@ class Drive:
             released = kinds.Released(why="the worker is being drained")
             return await self._close(attempt, (released, Change("ready"), None))
         if attempt.fold.cancelling is not None:
-            return await self._cancelled(attempt, stop.fault)
+            # What does not fit its log cannot clean up.
+            told = kinds.ErrorRecord(type="Diverged", message=stop.report) if stop.kind == "diverged" else None
+            return await self._cancelled(attempt, told or self._written(stop.fault))
         if stop.kind == "pause":
             assert self._pausing is not None
             attempt.closed = "paused"
@@ -326,13 +329,15 @@ class Drive:
             return await self._close(attempt, self._blocked(*doubt))
         return await self._end(attempt, "failed", error=stop.fault)
 
-    async def _cancelled(self, attempt: Attempt, error: BaseException | None) -> Verdict:
+    def _written(self, error: BaseException | None) -> kinds.ErrorRecord | None:
+        return failures.record(error, self.kit.scrubber) if error is not None else None
+
+    async def _cancelled(self, attempt: Attempt, error: kinds.ErrorRecord | None) -> Verdict:
         """The end of a run that was told to end, whatever its code has made of that; an error of its clean-up is kept.
 
         What is still in flight finds the log closed, and leaves what it learns as evidence.
         """
-        written = failures.record(error, self.kit.scrubber) if error is not None else None
-        fact, change = end_of(attempt.fold, written)
+        fact, change = end_of(attempt.fold, error)
         attempt.closed = change.reason
         now, why = self.kit.time.now(), "the run was cancelled"
         await attempt.journal.append(
@@ -358,7 +363,7 @@ class Drive:
         self, attempt: Attempt, status: Literal["succeeded", "failed"], *, payload: str | None = None,
         error: BaseException | None = None,
     ) -> Verdict:  # fmt: skip
-        written = failures.record(error, self.kit.scrubber) if error is not None else None
+        written = self._written(error)
         if error is not None:
             log.info("run %s failed", attempt.journal.row.id, exc_info=error)
         fact = kinds.Ended(status=status, error=written)

@@ -36,6 +36,7 @@ async def audit(world: World[D], row: RunRow) -> list[str]:
     found += await _records(world, row, entries)
     found += _verdicts(world.witnessed, entries)
     found += _twice(entries)
+    found += _diverged(entries)
     found += await _secrets(world)
     return found
 
@@ -119,6 +120,15 @@ def _twice(entries: list[Entry]) -> list[str]:
             found.append(f"entry {entry.seq} ({entry.kind} of {entry.key or 'the run'}) was written before")
         met.add(one)
     return found
+
+
+def _diverged(entries: list[Entry]) -> list[str]:
+    """A run that was cancelled has cleaned up as before, where it did so again."""
+    return [
+        f"it was cancelled, and its clean-up has diverged: {fact.error.message}"
+        for fact in map(kinds.read, entries)
+        if isinstance(fact, kinds.Ended) and fact.error is not None and fact.error.type == "Diverged"
+    ]
 
 
 async def _records(world: World[D], row: RunRow, entries: list[Entry]) -> list[str]:
