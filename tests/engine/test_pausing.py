@@ -14,7 +14,7 @@ from outlive.errors import WrongState
 from outlive.store.port import Message
 from tests.engine.rig import Rig
 from tests.engine.scenes import acts, lost
-from tests.engine.subject import RUN, act, add, base, begin, does
+from tests.engine.subject import RUN, act, add, base, begin, does, look
 from tests.engine.test_cancel import cancel, cleans_up, handle, recorded, served, sleeps, told
 
 WHO, WHY = "ada", "enough"
@@ -129,23 +129,34 @@ async def test_a_live_owner_pauses_when_its_calls_have_their_record(either: Rig)
 
 
 async def test_a_pause_survives_the_owner_that_was_asked(rig: Rig) -> None:
+    """It dies when it has heard of it, with a call in flight: the run is not paused yet."""
+    heard = asyncio.Event()
     reached = asyncio.Event()
 
-    async def body(run: Run[None]) -> object:
+    async def hangs(op: Operation[None]) -> str:
         reached.set()
-        if (await rig.row(RUN)).epoch == 1:
-            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+        return "never"
+
+    async def body(run: Run[None]) -> object:
+        await run.call(look, "it")
         return await run.step(add, 1)
 
+    does.tool = hangs
     await begin(rig, body)
     first = rig.mortal(rig.app(base))
-    task = asyncio.ensure_future(rig.crash(first, reached))
+    crash = asyncio.ensure_future(rig.crash(first, heard))
     await reached.wait()
     assert await handle(rig).pause(who=WHO) == "asked"
-    await task
+    await told(rig, first)
+    while not any(drive.attempt and drive.attempt.stop for drive in first._drives.values()):
+        await rig.row(RUN)
+    heard.set()
+    await crash
+    assert (await rig.row(RUN)).paused_at is None
     await rig.take_over(rig.worker(base))
     assert (await rig.row(RUN)).paused_at is not None
-    assert does.steps == []
+    assert (len(rig.sent), does.steps) == (1, [])
 
 
 async def test_a_paused_run_is_cancelled_at_once(either: Rig) -> None:

@@ -186,8 +186,9 @@ def step(state: Fold, seq: int, fact: kinds.Fact, scope: str, key: str, payload:
             state.differences += [fact.difference] if fact.difference is not None else []
         case kinds.Adopted():
             _adopted(state, seq, fact, scope)
-        case _ if not isinstance(fact, _OF_THE_RUN):
-            _operation(state, seq, fact, payload)
+        case _:
+            if not isinstance(fact, _OF_THE_RUN):
+                _operation(state, seq, fact, payload)
 
 
 def _joined(state: Fold, seq: int, fact: kinds.Joined, key: str) -> None:
