@@ -2,12 +2,21 @@
 
 import json
 import signal
+from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 
 from outlive import Handle
 from tests.kills.deploys import CHANGES, Change, Contract, app, charging, signing, sticking
-from tests.kills.scene import PATIENCE, POSTGRES_FIRST, SQLITE_FIRST, Scene, Worker, kill, scene
+from tests.kills.scene import POSTGRES_FIRST, SQLITE_FIRST, Scene, Worker, kill, scene
 from tests.kills.waiting import until
+
+# Six workers start one after the other, on a machine that may do much else.
+PATIENCE_S = 120.0
+
+
+async def _result(run: Handle[list[str]]) -> list[str]:
+    return await run.result(timeout=timedelta(seconds=PATIENCE_S))
 
 
 def _worker(here: Scene, release: str, **environment: str) -> Worker:
@@ -25,7 +34,12 @@ async def _all_are(here: Scene, runs: list[Handle[list[str]]], wanted: str, reas
         found = await _statuses(here, runs)
         return all(status == wanted and (not reason or why == reason) for status, why in found.values())
 
-    await until(look, f"all are {wanted} {reason}")
+    await until(look, f"all are {wanted} {reason}", within=PATIENCE_S)
+
+
+async def _go(runs: Iterable[Handle[list[str]]]) -> None:
+    for run in runs:
+        await run.send("go", "now", key="go")
 
 
 async def _ended_by(worker: Worker, here: Scene) -> None:
@@ -45,6 +59,8 @@ async def test_a_bad_rolling_deploy_that_is_rolled_back_ends_every_run_right(tmp
     async with scene(tmp_path, store=store, delay=0.5, delay_before=0.3, delay_ms=80, seed=7) as here:
         app.use(here.store)
         first, second = _worker(here, "old"), _worker(here, "old")
+        for worker in (first, second):
+            await here.owner(worker)  # from here on it drains when it is told to stop
         runs: dict[str, dict[Change, Handle[list[str]]]] = {}
         for group in ("early", "between", "killed", "late"):
             runs[group] = {
@@ -60,22 +76,19 @@ async def test_a_bad_rolling_deploy_that_is_rolled_back_ends_every_run_right(tmp
         await _ended_by(first, here)
         first = _worker(here, "bad")
         await here.owner(first)
+        await _go(runs["early"].values())
         for run in runs["early"].values():
-            await run.send("go", "early", key="go")
-        for run in runs["early"].values():
-            assert len(await here.result(run)) == 3
+            assert len(await _result(run)) == 3
 
         # Both are bad, the last old one dies with operations in flight: what has changed is blocked, the rest ends.
-        for run in runs["killed"].values():
-            await run.send("go", "killed", key="go")
-        here.bank.wait(effects=len(every) + 2 * len(CHANGES) + 1, timeout=60)
+        await _go(runs["killed"].values())
+        here.bank.wait(effects=len(every) + 2 * len(CHANGES) + 1, timeout=PATIENCE_S)
         kill(second)
         second = _worker(here, "bad")
         await here.owner(second)
-        for run in runs["between"].values():
-            await run.send("go", "between", key="go")
+        await _go(runs["between"].values())
         for group in ("between", "killed"):
-            assert len(await here.result(runs[group]["nothing"])) == 3
+            assert len(await _result(runs[group]["nothing"])) == 3
         broken = [run for change, run in runs["between"].items() if change != "nothing"]
         await _all_are(here, broken, "blocked", "diverged")
         for run in broken:
@@ -85,12 +98,11 @@ async def test_a_bad_rolling_deploy_that_is_rolled_back_ends_every_run_right(tmp
         for worker in (first, second):
             await _ended_by(worker, here)
             _worker(here, "old")
-        for run in runs["late"].values():
-            await run.send("go", "late", key="go")
+        await _go(runs["late"].values())
         for run in every:
-            assert len(await here.result(run)) == 3, run.id
+            assert len(await _result(run)) == 3, run.id
         expected = {f"{group} {change} {number}": 1 for group in runs for change in CHANGES for number in (1, 2, 3)}
-        here.bank.wait(effects=len(expected), timeout=60)
+        here.bank.wait(effects=len(expected), timeout=PATIENCE_S)
         assert here.counted() == expected
         for run in every:
             assert not {"retried", "resolution", "adopted"} & {line.kind for line in await here.log(run.id)}
@@ -113,7 +125,7 @@ async def test_code_that_stops_the_event_loop_is_named_and_does_not_take_other_r
             return row.stalled_at is not None and row.stalled_by == "stuck"
 
         # It keeps its leases, and everybody can see why nothing goes on.
-        await until(is_known, "the store is told which run has stopped the worker")
+        await until(is_known, "the store is told which run has stopped the worker", within=PATIENCE_S)
         found = json.loads(here.outlive("doctor", "--json").stdout)["findings"]
         assert {(one["trouble"], one["subject"]) for one in found} >= {
             ("stalled worker", owner),
@@ -137,7 +149,7 @@ async def test_code_that_stops_the_event_loop_is_named_and_does_not_take_other_r
         assert row.reason == "poison"
         assert owner in row.detail.partition("its code has stopped the event loop of ")[2]
         for run in others:
-            assert len(await run.result(timeout=PATIENCE)) == 3
+            assert len(await _result(run)) == 3
         expected = {f"other {number} {part}": 1 for number in range(4) for part in (1, 2, 3)} | {"stuck 1": 1}
         assert here.counted() == expected
         assert await stuck.status() == "blocked"

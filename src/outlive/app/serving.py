@@ -66,6 +66,10 @@ class Serving:
         row = await self.store.run(Tenant(tenant), RunId(run))
         if row is not None and row.queue not in self.worker.pace.queues:
             self.worker.pace = replace(self.worker.pace, queues=(*self.worker.pace.queues, row.queue))
+        version = self.worker.agents[row.agent].version if row is not None and row.agent in self.worker.agents else ""
+        if row is not None and row.pin not in (None, version):
+            why = f"is pinned to version {row.pin} of {row.agent}, of which this application has version {version}"
+            log.warning("run %s %s: it waits for another worker", row.id, why)
         self.worker.hint()
 
     def left(self) -> bool:
