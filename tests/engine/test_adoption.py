@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import cast
 
@@ -12,7 +15,7 @@ from outlive.app.audit import Progress, verify_run
 from outlive.app.decide import adopt
 from outlive.engine.adoption import Acceptance, choices
 from outlive.engine.control import Control
-from outlive.errors import NotAdoptable, WrongState
+from outlive.errors import NotAdoptable, StepFailed, WrongState
 from outlive.log import kinds
 from outlive.log.difference import Adoption
 from outlive.log.fold import fold
@@ -22,6 +25,7 @@ from tests.engine.rig import Rig
 from tests.engine.subject import RUN, Body, State, act, add, begin, carry_on, does, double, fails, look
 
 _HOUR = timedelta(hours=1)
+_begun = asyncio.Event()
 
 
 async def adopts(rig: Rig, how: Adoption, at: int | None = None) -> kinds.Adopted:
@@ -108,6 +112,58 @@ async def test_new_steps_are_let_in_before_a_recorded_one_of_the_same_name(rig: 
     assert does.steps == ["add 1", "double 2", "double 10", "double 20", "double 30"]
     keys = [entry.key for entry in await rig.entries(RUN) if entry.kind == "step"]
     assert len(set(keys)) == 5
+
+
+async def test_a_step_that_was_let_in_is_let_in_once(rig: Rig) -> None:
+    async def twice(run: Run[None]) -> object:
+        one = await run.step(add, 1)
+        more = [await run.step(double, 10), await run.step(double, 10)]
+        return [more, await _paid_and_slept(run, await run.step(double, one))]
+
+    await _diverged(rig, twice)
+    await adopts(rig, "insert")
+    await rig.settle(await carry_on(rig, twice, code="new"))
+    assert (await rig.row(RUN)).reason == "diverged"
+    assert does.steps == ["add 1", "double 2", "double 10"]
+
+
+async def endless() -> None:
+    does.steps.append("endless")
+    _begun.set()
+    await asyncio.Event().wait()
+
+
+async def gives_up() -> None:
+    await _begun.wait()
+    raise ValueError("no")
+
+
+async def test_a_branch_that_was_cancelled_stays_so_behind_a_step_that_may_be_skipped(rig: Rig) -> None:
+    """What is left to be skipped does not keep the cancellation from being told: nothing begins anew."""
+    _begun.clear()
+
+    def failing(branch: Callable[[Run[None]], Awaitable[None]]) -> Body:
+        async def body(run: Run[None]) -> object:
+            with suppress(StepFailed):
+                await run.gather(branch(run), run.step(gives_up))
+            await run.sleep(_HOUR)
+            return None
+
+        return body
+
+    async def branch(run: Run[None]) -> None:
+        await run.step(double, 2)
+        await run.step(endless)
+
+    async def branch_without(run: Run[None]) -> None:
+        await run.step(double, 3)
+        await run.step(endless)
+
+    old_branch, branch_without.__name__ = branch, "branch"
+    await _diverged(rig, failing(branch_without), failing(old_branch))
+    await adopts(rig, "skip")
+    assert await _ends(rig, failing(branch_without), evicting=False) == '"None"'
+    assert does.steps == ["double 2", "endless"]
 
 
 async def test_before_an_operation_a_step_is_let_in_and_the_operation_is_still_asked_for(rig: Rig) -> None:

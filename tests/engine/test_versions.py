@@ -103,6 +103,7 @@ async def test_a_pinned_run_that_diverged_is_not_left_to_another_version(rig: Ri
     await rig.settle(of_version(await carry_on(rig, bad, code="bad"), "3"))
     row = await rig.row(RUN)
     assert (row.status, row.reason) == ("blocked", "diverged")
+    assert (await rig.kinds(RUN)).count("blocked") == 1, "it was never left to the other version"
 
 
 async def test_what_nobody_serves_is_said_by_version(rig: Rig) -> None:
