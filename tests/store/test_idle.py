@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from outlive import Outlive, Run
+from outlive.app.compose import attend_duties
+from outlive.app.settings import Settings
 from outlive.store.postgres import PostgresStore
 from outlive.store.postgres.connection import place_of
 from outlive.store.sqlite import SQLiteStore, connection
@@ -29,6 +31,7 @@ async def sleeper(run: Run[None], task: str) -> str:
 async def idle(rig: Rig, count: Callable[[], int]) -> int:
     """Statements of a minute, after the worker has served one run and calmed down."""
     worker = rig.worker(rig.app(app))
+    attend_duties(worker, rig.store, Settings(), rig.clock)
     serving = asyncio.ensure_future(worker.run())
     await rig.next_wait(serving)
     handle = await rig.app(app).start(sleeper, "done", id="run")

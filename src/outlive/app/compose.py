@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 from outlive.app.registry import Registry
 from outlive.app.settings import Settings
+from outlive.duty.retention import OrphanBlobs, Retention
+from outlive.duty.rota import Duty, Rotation
+from outlive.engine.aside import Aside
 from outlive.engine.attempt import Kit
 from outlive.engine.authority import DatabaseTime
 from outlive.engine.definition import ToolSpec
@@ -18,13 +21,13 @@ from outlive.secret.files import FileSecrets
 from outlive.secret.port import ChainSecrets, Secrets, register_all
 from outlive.secret.scrubber import Scrubber, scrub_logs
 from outlive.store import sqlite
+from outlive.store.keeping import Kept
 from outlive.store.port import Store
 from outlive.store.sqlite import open_sqlite
-from outlive.store.survey import Surveyed
 from outlive.store.upkeep import Upkeep
 
 
-async def open_store(settings: Settings, clock: Clock, *, existing: bool = False) -> Surveyed:
+async def open_store(settings: Settings, clock: Clock, *, existing: bool = False) -> Kept:
     """The store that the settings name, open. With `existing` nothing is made or migrated.
 
     Raises SettingInvalid for a scheme that is not known.
@@ -89,3 +92,11 @@ def worker_of(
         stall_notice=settings.stall_notice.total_seconds(), max_lapses=settings.max_lapses,
     )  # fmt: skip
     return Worker(store, kit, registry.agents, FunctionHarness(), pace, owner_name(clock))
+
+
+def attend_duties(worker: Worker, store: Store, settings: Settings, clock: Clock) -> None:
+    """Let the worker offer to do what belongs to no run, if its store is one that can be kept in order."""
+    if not isinstance(store, Kept) or not settings.retention.by_status:
+        return
+    duties: list[Duty] = [Retention(store, settings.retention), OrphanBlobs(store, store)]
+    worker.aside = Aside(Rotation(store, clock, worker.owner, duties))

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 from typing_extensions import TypeVar as DefaultTypeVar
 
 from outlive.app.client import Handle
-from outlive.app.compose import open_store, worker_of
+from outlive.app.compose import attend_duties, open_store, worker_of
 from outlive.app.registry import Registry
 from outlive.app.settings import Settings
 from outlive.engine.definition import DEDUPES_FOR, SETTLE_AFTER, TOOL_TIMEOUT, Agent, Tool, ToolPolicy
@@ -210,6 +210,7 @@ class Outlive(Generic[D]):
         async with self.deps() as deps:
             self.registry.load()
             worker = worker_of(self.registry, self.opened, settings, self._clock, deps, secrets=self.secrets)
+            attend_duties(worker, self.opened, settings, self._clock)
             worker.pace = replace(worker.pace, queues=tuple(queues))
             self._worker = worker
             try:

@@ -9,7 +9,9 @@ from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
 from typing import Any, cast
 
+from outlive.duty.retention import DEFAULT_AGES, Ages
 from outlive.model.errors import SettingInvalid
+from outlive.model.run import ENDED, Status
 
 _LONGEST = timedelta(days=36_500)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -64,6 +66,23 @@ def _listen(text: str) -> str:
     return text
 
 
+def _ages(text: str) -> Ages:
+    if text.strip() == "off":
+        return Ages(())
+    found: dict[Status, timedelta] = {}
+    for part in text.split(","):
+        name, _, age = part.partition("=")
+        status = next((one for one in ENDED if one == name.strip()), None)
+        if status is None or status in found:
+            raise ValueError(
+                f"{part.strip()!r}: say succeeded=30d,failed=90d (or cancelled, expired), each once; or off"
+            )
+        found[status] = duration(age)
+        if found[status] < timedelta(minutes=1):
+            raise ValueError(f"{part.strip()!r}: a run is kept for 1m at least")
+    return Ages(tuple(found.items()))
+
+
 def _lease(text: str) -> timedelta:
     lease = duration(text)
     if lease < timedelta(milliseconds=500):
@@ -109,6 +128,10 @@ class Settings:
     listen_url: str = field(
         default="",
         metadata=_say("where a worker listens for hints, if not at the store's URL (PostgreSQL); no: nowhere", _listen),
+    )
+    retention: Ages = field(
+        default=DEFAULT_AGES,
+        metadata=_say("how long after its end a run is kept, by status; one that is not named for ever; or off", _ages),
     )
     unsafe_durability: bool = field(
         default=False, metadata=_say("accept a database that may lose acknowledged commits", _truth)

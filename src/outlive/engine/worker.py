@@ -16,6 +16,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from outlive.engine.aside import Aside
 from outlive.engine.attempt import Kit
 from outlive.engine.authority import Keeper
 from outlive.engine.control import Control
@@ -75,6 +76,7 @@ class Worker:
     ) -> None:  # fmt: skip
         self.store, self.kit, self.agents, self.pace, self.owner = store, kit, agents, pace, owner
         self.on_verdict: Callable[[Claimed, Verdict], None] | None = None
+        self.aside: Aside | None = None
         self._harness = harness
         self._keeper = Keeper(
             store, owner, pace.lease_ms, kit.clock, kit.time, pace.stall_limit, pace.stall_notice
@@ -184,6 +186,8 @@ class Worker:
             self._signed = now
         self._pass_on(look)
         await self._attend(look)
+        if self.aside is not None and not self._stopping:
+            self.aside.offer(look.duties)
         return await self._take() if look.claimable or self._watch.lapsed else 0
 
     def _pass_on(self, look: Look) -> None:
@@ -313,6 +317,8 @@ class Worker:
         """Calls in flight reach their record, bounded; one that does not keeps its lease until this process is gone."""
         for drive in self._drives.values():
             drive.drain()
+        if self.aside is not None:
+            await self.aside.end(self.pace.drain)
         if self._drives:
             await asyncio.wait(list(self._drives), timeout=self.pace.drain)
         if self._drives:

@@ -164,7 +164,7 @@ class Look:
     `claimable` says that its claim would find something, apart from what has lapsed: that is among `overdue`, for the
     worker to judge. `due_ms` is how long until the next timer of an agent that it serves, or the next deadline, that
     has not come yet; None without any. `unread` are the runs that this worker has claimed and that were sent something;
-    `database` is as in `Renewed`.
+    `database` is as in `Renewed`. `duties` are due, and nobody is at them.
     """
 
     now: int
@@ -174,6 +174,7 @@ class Look:
     attention: tuple[Attention, ...] = ()
     database: str = ""
     unread: frozenset[tuple[Tenant, RunId]] = frozenset()
+    duties: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,7 +419,7 @@ class Records(Protocol):
         ...
 
     async def post(self, message: Message, *, now: int | None = None) -> bool:
-        """Add a row to a run's inbox; False if the sender's key is there already. Never touches the run's row.
+        """Add a row to a run's inbox; False if the sender's key is there already. Never touches a live run's row.
 
         Raises UnknownRun.
         """

@@ -75,16 +75,17 @@ join accepted on accepted.place = given.place;
 
 -- name: add_blob
 -- The same content under the same key is stored once. Differs: in the order of addresses, so that two appends with the
--- same blobs wait for each other in one order.
+-- same blobs wait for each other in one order. One that is there is locked and not changed: whoever wants to drop it,
+-- because no entry named it, waits for this append and finds that one does.
 insert into {schema}.blob (tenant, address, payload, data_class, key_id, created_at)
-select
+select distinct on (accepted.tenant, given.address)
     accepted.tenant, decode(given.address, 'hex'), given.payload, given.data_class, given.key_id, accepted.at
 from json_to_recordset(%(blobs)s::json) as given (
     place bigint, address text, payload text, data_class text, key_id text
 )
 join accepted on accepted.place = given.place
 order by accepted.tenant, given.address
-on conflict do nothing;
+on conflict (tenant, address) do update set created_at = excluded.created_at where false;
 
 -- name: append
 -- Authority (epoch and token) and the end of the log, compared for equality. A run that is not returned was not ours.
@@ -612,6 +613,10 @@ from (
     select min(deadline_at) from {schema}.run where ended_at is null and deadline_at > {now}
 ) as coming;
 
+-- name: duty_due
+-- Duties that are due and that nobody is at.
+select name from {schema}.duty where next_at <= {now} and (token is null or expires_at <= {now}) order by name;
+
 -- name: look
 -- All of the above for one worker. Words in braces are statements of this file; one row of each way to be claimable is
 -- enough.
@@ -630,19 +635,29 @@ select
     (select coalesce(json_agg(json_build_array(tenant, id)), '[]') from ({late}) as late) as late,
     (select coalesce(json_agg(json_build_array(tenant, id)), '[]') from ({stranded}) as stranded) as stranded,
     (select coalesce(json_agg(json_build_array(tenant, id)), '[]') from ({unread_here}) as here) as unread,
+    (select coalesce(json_agg(name), '[]') from ({duty_due}) as due) as duties,
     {database} as database;
 
 -- name: add_message
--- No row is added for a run that does not exist, or for a key that the sender has used. The run's row is not touched.
+-- No row is added for a run that does not exist or is being forgotten, or for a key that the sender has used. The row of a
+-- run that has not ended is not touched. Differs: that of an ended one is kept from being forgotten until this commits.
 insert into {schema}.inbox (tenant, run_id, topic, sender_key, body, at)
 select %(tenant)s, %(run)s, %(topic)s, %(sender_key)s, %(body)s, {moment}
-where exists (select 1 from {schema}.run where tenant = %(tenant)s and id = %(run)s)
+where
+    exists (select 1 from {schema}.run where tenant = %(tenant)s and id = %(run)s and ended_at is null)
+    or exists (
+        select 1 from {schema}.run
+        where tenant = %(tenant)s and id = %(run)s and ended_at is not null and phase <> 'forgetting'
+        for key share
+    )
 on conflict do nothing
 returning {durably};
 
 -- name: run_exists
 -- Tells an unknown run from a known message.
-select exists (select 1 from {schema}.run where tenant = %(tenant)s and id = %(run)s);
+select exists (
+    select 1 from {schema}.run where tenant = %(tenant)s and id = %(run)s and phase <> 'forgetting'
+);
 
 -- name: unread
 -- All rows that no append has taken, in order of arrival.

@@ -15,6 +15,7 @@ from outlive.store.postgres.base import Connection, Connections
 from outlive.store.postgres.connection import Place, arguments, connect_blocking, place_of
 from outlive.store.postgres.hints import Listener, Sender, notifier
 from outlive.store.postgres.identity import identified
+from outlive.store.postgres.keeping import PostgresKeeping
 from outlive.store.postgres.log import PostgresLog
 from outlive.store.postgres.records import PostgresRecords
 from outlive.store.postgres.renewal import Renewals
@@ -28,7 +29,7 @@ from outlive.store.upkeep import Migration, newest
 _ONLY_ASKED = 2**31
 
 
-class PostgresStore(PostgresLog, PostgresWork, PostgresRecords, PostgresSurvey):
+class PostgresStore(PostgresLog, PostgresWork, PostgresRecords, PostgresSurvey, PostgresKeeping):
     """A schema of a PostgreSQL database; see the port for its contract. It belongs to the event loop that opens it.
 
     `wait` is how many seconds a call waits for a connection or a lock. `most` is how many connections the pool may

@@ -18,8 +18,11 @@ order by run.tenant, run.id
 limit %(limit)s;
 
 -- name: runs_of
--- All runs of a tenant.
-select * from {schema}.run where tenant = %(tenant)s and id > %(run)s order by id limit %(limit)s;
+-- All runs of a tenant, but for those that are being forgotten.
+select * from {schema}.run
+where tenant = %(tenant)s and id > %(run)s and phase <> 'forgetting'
+order by id
+limit %(limit)s;
 
 -- name: misclassed
 -- Blobs that were stored under another class or key than the entry that names them.

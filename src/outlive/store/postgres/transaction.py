@@ -33,7 +33,7 @@ from outlive.store.postgres.connection import (
 IDLE_MS = 10_000
 _IDLE = ("25P03", "25P04")
 
-_OURS = ["run", "entry", "blob", "operation", "inbox", "worker", "divergence", "tenant", "migration"]
+_OURS = ["run", "entry", "blob", "operation", "inbox", "worker", "duty", "divergence", "tenant", "migration"]
 _LEADING = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.S)
 _CONTROL = re.compile(
     r"(?:abort|begin|commit|end|start|prepare\s+transaction|rollback(?!\s+(?:(?:work|transaction)\s+)?to\b)"

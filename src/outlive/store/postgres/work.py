@@ -129,8 +129,9 @@ class PostgresWork(Base):
         attention += [Attention(tenant, run, "stranded") for tenant, run in row["stranded"]]
         overdue, unread = tuple(Overdue(*one) for one in row["overdue"]), frozenset(map(tuple, row["unread"]))
         return Look(
-            row["now"], row["claimable"], row["due_ms"], overdue, tuple(attention), row["database"] or "", unread
-        )
+            row["now"], row["claimable"], row["due_ms"], overdue, tuple(attention), row["database"] or "", unread,
+            tuple(row["duties"]),
+        )  # fmt: skip
 
     async def announce(self, worker: WorkerRow, *, now: int | None = None) -> None:
         # A worker for which the server has no connection left would claim what it can neither append to nor renew.

@@ -434,6 +434,10 @@ from (
     select min(deadline_at) from run where deadline_at is not null and ended_at is null and deadline_at > :now
 ) as coming;
 
+-- name: duty_due
+-- Duties that are due and that nobody is at.
+select name from duty where next_at <= :now and (token is null or expires_at <= :now) order by name;
+
 -- name: look
 -- All of the above for one worker. Words in braces are statements of this file; in them what is asked for of one agent
 -- and queue is asked of each that it serves, one row is enough, and without a time it is the database's.
@@ -453,18 +457,20 @@ select
     (select json_group_array(json_array(tenant, id)) from ({past_deadline}) as past) as past_deadline,
     (select json_group_array(json_array(tenant, id)) from ({late}) as late) as late,
     (select json_group_array(json_array(tenant, id)) from ({stranded}) as stranded) as stranded,
-    (select json_group_array(json_array(tenant, id)) from ({unread_here}) as here) as unread;
+    (select json_group_array(json_array(tenant, id)) from ({unread_here}) as here) as unread,
+    (select json_group_array(name) from ({duty_due}) as due) as duties;
 
 -- name: add_message
--- No row is added for a run that does not exist, or for a key that the sender has used. The run's row is not touched.
+-- No row is added for a run that does not exist or is being forgotten, or for a key that the sender has used. The run's
+-- row is not touched.
 insert into inbox (tenant, run_id, topic, sender_key, body, at)
 select :tenant, :run, :topic, :sender_key, :body, :now
-where exists (select 1 from run where tenant = :tenant and id = :run)
+where exists (select 1 from run where tenant = :tenant and id = :run and phase <> 'forgetting')
 on conflict do nothing;
 
 -- name: run_exists
 -- Tells an unknown run from a known message.
-select exists (select 1 from run where tenant = :tenant and id = :run);
+select exists (select 1 from run where tenant = :tenant and id = :run and phase <> 'forgetting');
 
 -- name: unread
 -- All rows that no append has taken, in order of arrival.

@@ -19,6 +19,16 @@ CREATE TABLE divergence (
     primary key (tenant, run_id, code)
 ) strict, without rowid;
 
+CREATE TABLE duty (
+    name text primary key,
+    next_at integer not null,
+    owner text,
+    token text,
+    expires_at integer,
+    done_at integer,
+    report text not null default ''
+) strict, without rowid;
+
 CREATE TABLE entry (
     tenant text not null,
     run_id text not null,
@@ -127,6 +137,7 @@ CREATE TABLE run (
     pin text,
     traceparent text not null default '',
     labels text not null default '{}',
+    imported_at integer,
     primary key (tenant, id)
 ) strict;
 
@@ -162,13 +173,21 @@ CREATE INDEX run_deadline on run (deadline_at) where deadline_at is not null and
 CREATE INDEX run_diverged on run (agent, updated_at)
 where status = 'blocked' and reason in ('diverged', 'undecodable') and paused_at is null;
 
+CREATE INDEX run_ended on run (status, ended_at, tenant, id) where ended_at is not null;
+
+CREATE INDEX run_forked on run (tenant, origin) where origin <> id and ended_at is null;
+
 CREATE INDEX run_identity on run (tenant, identity) where identity is not null;
+
+CREATE INDEX run_kin on run (tenant, root) where parent is not null and ended_at is null;
 
 CREATE INDEX run_left on run (ready_at) where status = 'ready' and reason = 'diverged' and paused_at is null;
 
 CREATE INDEX run_parent on run (tenant, parent) where parent is not null;
 
 CREATE INDEX run_ready on run (queue, agent, priority desc, ready_at) where status = 'ready' and paused_at is null;
+
+CREATE INDEX run_rolling_back on run (tenant, rolls_back) where rolls_back is not null and ended_at is null;
 
 CREATE INDEX run_running on run (tenant, id) where status = 'running';
 

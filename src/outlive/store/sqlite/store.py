@@ -22,6 +22,7 @@ from outlive.store.sqlite.connection import (
     unsafe_settings,
 )
 from outlive.store.sqlite.hints import HintFile
+from outlive.store.sqlite.keeping import SQLiteKeeping
 from outlive.store.sqlite.log import SQLiteLog
 from outlive.store.sqlite.migrate import examine, migrate, migrations
 from outlive.store.sqlite.near import Near
@@ -33,7 +34,7 @@ from outlive.store.sqlite.work import SQLiteWork
 from outlive.store.upkeep import Migration
 
 
-class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords, SQLiteSurvey):
+class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords, SQLiteSurvey, SQLiteKeeping):
     """A file on a local disk, shared by any number of processes of the machine; see the port for its contract.
 
     `wait` is how many seconds a write waits for other processes before StoreBusy. With `synchronous="off"`, which needs

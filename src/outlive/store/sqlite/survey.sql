@@ -17,8 +17,8 @@ order by run.tenant, run.id
 limit :limit;
 
 -- name: runs_of
--- All runs of a tenant.
-select * from run where tenant = :tenant and id > :run order by id limit :limit;
+-- All runs of a tenant, but for those that are being forgotten.
+select * from run where tenant = :tenant and id > :run and phase <> 'forgetting' order by id limit :limit;
 
 -- name: misclassed
 -- Blobs that were stored under another class or key than the entry that names them.

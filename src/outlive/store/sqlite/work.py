@@ -292,7 +292,10 @@ def _look(row: sqlite3.Row) -> Look:
     attention += [Attention(tenant, run, "stranded") for tenant, run in json.loads(row["stranded"])]
     overdue = tuple(Overdue(*one) for one in json.loads(row["overdue"]))
     unread = frozenset((Tenant(tenant), RunId(run)) for tenant, run in json.loads(row["unread"]))
-    return Look(row["now"], bool(row["claimable"]), row["due_ms"], overdue, tuple(attention), unread=unread)
+    return Look(
+        row["now"], bool(row["claimable"]), row["due_ms"], overdue, tuple(attention), unread=unread,
+        duties=tuple(json.loads(row["duties"])),
+    )  # fmt: skip
 
 
 def _why(row: sqlite3.Row) -> ClaimWhy:

@@ -52,6 +52,7 @@ create table {schema}.run (
     pin text,
     traceparent text not null default '',
     labels text not null default '{}',
+    imported_at bigint,
     primary key (tenant, id)
 ) with (fillfactor = 50);
 
@@ -70,6 +71,12 @@ create index run_deadline on {schema}.run (deadline_at) where deadline_at is not
 create index run_created on {schema}.run (created_at, id, tenant);
 create index run_parent on {schema}.run (tenant, parent) where parent is not null;
 create index run_identity on {schema}.run (tenant, identity) where identity is not null;
+-- What may be forgotten, and what a run that goes on still needs: its kin, its origin, what it rolls back. No column of
+-- these is changed by an append or a renewal.
+create index run_ended on {schema}.run (status, ended_at, tenant, id) where ended_at is not null;
+create index run_kin on {schema}.run (tenant, root) where parent is not null and ended_at is null;
+create index run_forked on {schema}.run (tenant, origin) where origin <> id and ended_at is null;
+create index run_rolling_back on {schema}.run (tenant, rolls_back) where rolls_back is not null and ended_at is null;
 
 create table {schema}.entry (
     tenant text collate "C" not null,
@@ -167,6 +174,17 @@ create table {schema}.divergence (
     report text not null,
     at bigint not null,
     primary key (tenant, run_id, code)
+);
+
+-- What belongs to no run and one worker at a time does. `token` is null, or the lease has expired, when nobody is at it.
+create table {schema}.duty (
+    name text collate "C" primary key,
+    next_at bigint not null,
+    owner text,
+    token text,
+    expires_at bigint,
+    done_at bigint,
+    report text not null default ''
 );
 
 -- For people. Their columns do not change.

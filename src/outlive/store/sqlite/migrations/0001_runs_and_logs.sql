@@ -57,6 +57,7 @@ create table run (
     pin text,
     traceparent text not null default '',
     labels text not null default '{}',
+    imported_at integer,
     primary key (tenant, id)
 ) strict;
 
@@ -72,6 +73,11 @@ create index run_deadline on run (deadline_at) where deadline_at is not null and
 create index run_created on run (tenant, created_at);
 create index run_parent on run (tenant, parent) where parent is not null;
 create index run_identity on run (tenant, identity) where identity is not null;
+-- What may be forgotten, and what a run that goes on still needs: its kin, its origin, what it rolls back.
+create index run_ended on run (status, ended_at, tenant, id) where ended_at is not null;
+create index run_kin on run (tenant, root) where parent is not null and ended_at is null;
+create index run_forked on run (tenant, origin) where origin <> id and ended_at is null;
+create index run_rolling_back on run (tenant, rolls_back) where rolls_back is not null and ended_at is null;
 
 create table entry (
     tenant text not null,
@@ -167,6 +173,17 @@ create table divergence (
     report text not null,
     at integer not null,
     primary key (tenant, run_id, code)
+) strict, without rowid;
+
+-- What belongs to no run and one worker at a time does. `token` is null, or the lease has expired, when nobody is at it.
+create table duty (
+    name text primary key,
+    next_at integer not null,
+    owner text,
+    token text,
+    expires_at integer,
+    done_at integer,
+    report text not null default ''
 ) strict, without rowid;
 
 -- For people. Their columns do not change.

@@ -1,0 +1,166 @@
+-- Duties, and how ended runs go. Names are those of the other stores; words in braces are as in queries.sql.
+
+-- name: enlist_duty
+-- A duty that is known stays as it is. Differs: all at once.
+insert into {schema}.duty (name, next_at)
+select name, {moment} from unnest(%(names)s::text[]) as name
+order by name
+on conflict do nothing;
+
+-- name: take_duty
+-- Only one that is due and that nobody is at.
+update {schema}.duty
+set owner = %(owner)s, token = %(token)s, expires_at = {moment} + %(lease_ms)s::bigint
+where name = %(name)s and next_at <= {moment} and (token is null or expires_at <= {moment})
+returning name;
+
+-- name: keep_duty
+-- The lease is extended while the token is its own.
+update {schema}.duty set expires_at = {moment} + %(lease_ms)s::bigint
+where name = %(name)s and token = %(token)s
+returning name;
+
+-- name: leave_duty
+-- Due again later; what was done is told in words.
+update {schema}.duty
+set
+    owner = null, token = null, expires_at = null, next_at = {moment} + %(after_ms)s::bigint, done_at = {moment},
+    report = %(report)s
+where name = %(name)s and token = %(token)s
+returning name;
+
+-- name: find_duties
+-- All of them.
+select name, next_at, owner, expires_at, done_at, report from {schema}.duty order by name;
+
+-- name: kept_for
+-- Why a run that ended long ago stays; empty: nothing keeps it. One of which entries have gone already goes on going.
+-- Parent and root are of one tree; a run of the same origin may have to know what this one has done to the world.
+select
+    case
+        when run.phase = 'forgetting' then ''
+        when run.imported_at > {now} - %(older_ms)s::bigint then 'imported not long ago'
+        when exists (
+            select 1 from {schema}.operation
+            where
+                operation.tenant = run.tenant and operation.run_id = run.id
+                and operation.status in ('pending', 'unknown')
+        ) then 'an operation in doubt'
+        when exists (
+            select 1 from {schema}.inbox
+            where inbox.tenant = run.tenant and inbox.run_id = run.id and inbox.taken_seq is null
+        ) then 'an unread message'
+        when exists (
+            select 1 from {schema}.run as other
+            where
+                other.tenant = run.tenant and other.id in (run.root, run.parent, run.origin)
+                and other.ended_at is null
+        ) or exists (
+            select 1 from {schema}.run as other
+            where
+                other.tenant = run.tenant and other.root = run.root and other.parent is not null
+                and other.ended_at is null
+        ) or exists (
+            select 1 from {schema}.run as other
+            where
+                other.tenant = run.tenant and other.origin = run.origin and other.origin <> other.id
+                and other.ended_at is null
+        ) or exists (
+            select 1 from {schema}.run as other
+            where
+                other.tenant = run.tenant and other.rolls_back = run.id and other.rolls_back is not null
+                and other.ended_at is null
+        ) then 'a run that goes on'
+        else ''
+    end;
+
+-- name: aged
+-- Runs that ended long ago, with what keeps each. The word in braces is a statement of this file.
+select run.tenant, run.id, run.ended_at, ({kept_for}) as why
+from {schema}.run
+where
+    run.status = %(status)s and run.ended_at is not null and run.ended_at <= {now} - %(older_ms)s::bigint
+    and (run.ended_at, run.tenant, run.id) > (%(ended_at)s, %(tenant)s, %(run)s)
+order by run.ended_at, run.tenant, run.id
+limit %(limit)s;
+
+-- name: lock_forgettable
+-- The same of some runs, kept from all others until this transaction ends. One that somebody is just writing or posting
+-- to is left out. Differs: all at once, with their rows locked.
+select run.tenant, run.id, run.ended_at, ({kept_for}) as why
+from json_to_recordset(%(runs)s::json) as given (tenant text, run text)
+join {schema}.run on run.tenant = given.tenant and run.id = given.run
+where run.status = %(status)s and run.ended_at is not null and run.ended_at <= {now} - %(older_ms)s::bigint
+order by run.tenant, run.id
+for update of run skip locked;
+
+-- name: forget_entries
+-- The oldest first: what says how a run ended is the last to go. Differs: of all runs at once; by where the rows lie, so
+-- that no planner reads the table for it. An entry is never moved.
+delete from {schema}.entry
+where ctid = any(array(
+    select there.ctid
+    from json_to_recordset(%(runs)s::json) as given (tenant text, run text)
+    cross join lateral (
+        select entry.ctid, entry.seq from {schema}.entry
+        where entry.tenant = given.tenant and entry.run_id = given.run
+        order by entry.seq
+        limit %(most)s
+    ) as there
+    order by given.tenant collate "C", given.run collate "C", there.seq
+    limit %(most)s
+))
+returning entry.tenant, entry.run_id, encode(entry.blob, 'hex') as blob;
+
+-- name: forget_runs
+-- A run without entries goes, with all that belongs to it. To one that has lost some, and has some left, nothing is
+-- posted any more. Differs: of all runs at once.
+with given as materialized (
+    select
+        given.tenant, given.run,
+        exists (
+            select 1 from {schema}.entry where entry.tenant = given.tenant and entry.run_id = given.run
+        ) as has_left,
+        given.begun
+    from json_to_recordset(%(runs)s::json) as given (tenant text, run text, begun boolean)
+),
+operations as (
+    delete from {schema}.operation using given
+    where operation.tenant = given.tenant and operation.run_id = given.run and not given.has_left
+),
+messages as (
+    delete from {schema}.inbox using given
+    where inbox.tenant = given.tenant and inbox.run_id = given.run and not given.has_left
+),
+divergences as (
+    delete from {schema}.divergence using given
+    where divergence.tenant = given.tenant and divergence.run_id = given.run and not given.has_left
+),
+marked as (
+    update {schema}.run set phase = 'forgetting' from given
+    where run.tenant = given.tenant and run.id = given.run and given.has_left and given.begun
+),
+gone as (
+    delete from {schema}.run using given
+    where run.tenant = given.tenant and run.id = given.run and not given.has_left
+)
+select tenant, run, has_left from given;
+
+-- name: lock_blobs
+-- Whoever is just naming one of them is waited for, and whoever will has to wait.
+select blob.address
+from json_to_recordset(%(blobs)s::json) as given (tenant text, address text)
+join {schema}.blob on blob.tenant = given.tenant and blob.address = decode(given.address, 'hex')
+order by blob.tenant, blob.address
+for update of blob;
+
+-- name: drop_blob
+-- Only if no entry names it. Differs: a statement of its own behind the locks, so that it sees what they waited for.
+delete from {schema}.blob
+using json_to_recordset(%(blobs)s::json) as given (tenant text, address text)
+where
+    blob.tenant = given.tenant and blob.address = decode(given.address, 'hex')
+    and not exists (
+        select 1 from {schema}.entry where entry.tenant = blob.tenant and entry.blob = blob.address
+    )
+returning blob.tenant;
