@@ -219,3 +219,42 @@ def test_a_clock_that_is_hours_off_is_told_of(cli: Cli, postgres: str, hours: st
     assert done.returncode == codes.ERROR, done.stderr
     assert done.stdout.startswith("clock skew: ")
     assert f"s {way} the database's" in done.stdout
+
+
+async def test_a_damaged_row_is_named_and_hides_no_other_run(cli: Cli, url: str) -> None:
+    async with served(url):
+        with rows_of(url) as rows:
+            rows("update run set labels = '{' where id = 'listens'")
+            rows("update run set status = 'asleep' where id = 'asks'")
+            if rows.in_file:
+                rows("update run set detail = cast(x'ff41' as text) where id = 'doubts'")
+        _, shown = await examined(cli, url)
+        whys = {one["subject"]: one["why"] for one in shown["findings"]}
+        assert whys["listens"].startswith("its row is damaged: its labels cannot be read")
+        assert whys["asks"] == "its status is 'asleep', which is none"
+        assert (set(whys), shown["runs"]) == ({"listens", "asks"}, 4)
+        done = await asyncio.to_thread(cli, "ps", "--all", "--store", url)
+        assert (done.exit_code, len(done.stdout.splitlines())) == (codes.OK, 1 + 5)
+        assert "damaged: its labels cannot be read" in done.stdout
+        done = await asyncio.to_thread(cli, "show", "listens", "--store", url)
+        assert done.exit_code == codes.OK
+        if url.startswith("sqlite"):
+            done = await asyncio.to_thread(cli, "ps", "--label", "a=b", "--store", url)
+            assert (done.exit_code, done.stderr) == (codes.OK, "no runs\n")
+
+
+async def test_a_duty_that_failed_or_that_nobody_does_is_named(cli: Cli, url: str) -> None:
+    async with served(url):
+        with rows_of(url) as rows:
+            rows("insert into duty (name, next_at) values ('chore', 1)")
+            code, shown = await examined(cli, url)
+            assert (code, troubles(shown)) == (codes.ERROR, [("overdue duty", "chore")])
+            assert "no live worker does it; last time: never done" in shown["findings"][0]["why"]
+            rows("update duty set next_at = ?, report = 'failed: no space' where name = 'chore'", 2**50)
+            _, shown = await examined(cli, url)
+            assert [one["why"] for one in shown["findings"]] == ["it failed: no space"]
+            rows("delete from duty where name = 'chore'")
+    with rows_of(url) as rows:
+        rows("update duty set next_at = 1")
+    _, shown = await examined(cli, url)
+    assert [one for one in shown["findings"] if one["trouble"] == "overdue duty"] == []

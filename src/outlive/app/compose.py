@@ -60,7 +60,7 @@ def _is_postgres(settings: Settings) -> bool:
             return True
         case _:
             raise SettingInvalid(
-                name="store", value=settings.store, source=settings.sources.get("store", "argument"),
+                name="store", value=settings.place, source=settings.sources.get("store", "argument"),
                 why="known are sqlite:///relative/path, sqlite:////absolute/path and postgresql://user@host/database",
             )  # fmt: skip
 

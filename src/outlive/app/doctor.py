@@ -15,17 +15,23 @@ from outlive.app.explain import Explanation, Fault, Kind, builds_of, explain, st
 from outlive.app.operate import ALIVE_MS
 from outlive.model.clock import machine_now
 from outlive.model.ids import RunId, Tenant
+from outlive.store.keeping import DutyRow, Kept
 from outlive.store.port import Store, WorkerRow
-from outlive.store.survey import Seen, Stray, Surveyed
+from outlive.store.survey import Seen, Stray
 
 _PAGE = 500
 # Silent workers are forgotten after a day; until then they are on record.
 _ON_RECORD_MS = 10 * 86_400_000
 SKEW_MS = 2000
+# A duty waits for the one before it, which may have much to do.
+DUTY_LATE_MS = 3_600_000
 
 Trouble = (
     Fault
-    | Literal["silent worker", "stalled worker", "clock skew", "unsafe durability", "unnamed blob", "missing blob"]
+    | Literal[
+        "silent worker", "stalled worker", "overdue duty", "clock skew", "unsafe durability", "unnamed blob",
+        "missing blob",
+    ]
 )  # fmt: skip
 
 
@@ -47,7 +53,7 @@ class Tally:
     explained: Counter[Kind] = field(default_factory=Counter)
 
 
-async def examine(store: Surveyed, tally: Tally, *, accept_unsafe: bool = False) -> AsyncIterator[Finding]:
+async def examine(store: Kept, tally: Tally, *, accept_unsafe: bool = False) -> AsyncIterator[Finding]:
     """Everything that is wrong, as it is found; `tally` grows meanwhile. Nothing found is good."""
     for setting in [] if accept_unsafe else await store.durability():
         why = "it may lose what it has acknowledged; see --unsafe-durability"
@@ -64,6 +70,9 @@ async def examine(store: Surveyed, tally: Tally, *, accept_unsafe: bool = False)
             yield Finding(trouble="silent worker", subject=worker.owner, why=f"{why}; {stall}" if stall else why)
         elif stall := stall_of(worker, now):
             yield Finding(trouble="stalled worker", subject=worker.owner, why=f"pid {worker.pid}: {stall}")
+    for duty in await store.duties():
+        if late := _late(duty, now, any(not _silent(worker, now) for worker in workers)):
+            yield Finding(trouble="overdue duty", subject=duty.name, why=late)
     async for finding in _runs(store, tally):
         yield finding
     async for stray in _pages(store.unnamed_blobs):
@@ -73,11 +82,21 @@ async def examine(store: Surveyed, tally: Tally, *, accept_unsafe: bool = False)
         yield Finding(trouble="missing blob", subject=stray.run, tenant=stray.tenant, why=why)
 
 
+def _late(duty: DutyRow, now: int, served: bool) -> str:
+    """Why a duty should be looked at: it failed, or nobody does it although there is somebody to do it."""
+    if duty.report.startswith("failed"):
+        return f"it {duty.report}"
+    late = now - max(duty.next_at, duty.expires_at or 0)
+    if not served or late < DUTY_LATE_MS:
+        return ""
+    return f"it was due {late // 1000} s ago, and no live worker does it; last time: {duty.report or 'never done'}"
+
+
 def _silent(worker: WorkerRow, now: int) -> bool:
     return now - worker.seen_at > ALIVE_MS
 
 
-async def _runs(store: Surveyed, tally: Tally) -> AsyncIterator[Finding]:
+async def _runs(store: Kept, tally: Tally) -> AsyncIterator[Finding]:
     after = (Tenant(""), RunId(""))
     while page := await store.open_runs(after=after, limit=_PAGE):
         now, alive = await store.now(), await store.workers(within_ms=ALIVE_MS)

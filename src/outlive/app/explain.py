@@ -65,7 +65,7 @@ def explain(
     `stalled` are the owners whose event loop does not turn, with what is known of it.
     """
     row = seen.row
-    if wrong := _contradiction(row):
+    if wrong := f"its row is damaged: {row.damaged}" if row.damaged else _contradiction(row):
         return Explanation("none", wrong, "unexplained run")
     if row.paused_at is not None:
         return Explanation("pause", "an operator paused it")

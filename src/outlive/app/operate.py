@@ -46,8 +46,8 @@ from outlive.model.errors import (
 from outlive.model.ids import RunId, Tenant
 from outlive.model.operation import IN_DOUBT, OperationRow
 from outlive.model.run import Block, RunRow, Status
+from outlive.store.keeping import Kept
 from outlive.store.port import Divergence, RunFilter, Store, WorkerRow
-from outlive.store.survey import Surveyed
 
 log = logging.getLogger("outlive.worker")
 
@@ -87,7 +87,7 @@ def check_serves(app: Outlive[object], settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def reading(settings: Settings) -> AsyncIterator[Surveyed]:
+async def reading(settings: Settings) -> AsyncIterator[Kept]:
     """The store, open, for as long as the block runs. Nothing is made or migrated.
 
     Raises StoreUnavailable where there is none yet or an older release made it, NotAStore where there is something

@@ -26,6 +26,7 @@ from outlive.model.ids import RunId, Tenant
 from outlive.model.operation import DidNotHappen, Effect, Happened, Retry, Unclear
 from outlive.model.run import NewRun
 from outlive.secret.port import Secrets
+from outlive.secret.urls import without_password
 from outlive.store.port import Store
 
 P = ParamSpec("P")
@@ -193,7 +194,9 @@ class Outlive(Generic[D]):
     def opened(self) -> Store:
         """The open store. Raises StoreUnavailable outside `async with app`."""
         if self._store is None:
-            raise StoreUnavailable(store=self._url or "the store", why="it is not open; use `async with app:`")
+            raise StoreUnavailable(
+                store=without_password(self._url or "the store"), why="it is not open; use `async with app:`"
+            )
         return self._store
 
     @asynccontextmanager

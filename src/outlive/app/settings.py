@@ -12,6 +12,7 @@ from typing import Any, cast
 from outlive.duty.retention import DEFAULT_AGES, Ages
 from outlive.model.errors import SettingInvalid
 from outlive.model.run import ENDED, Status
+from outlive.secret.urls import without_password
 
 _LONGEST = timedelta(days=36_500)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -98,7 +99,9 @@ def _say(help: str, parse: Callable[[str], object] = str) -> dict[str, object]:
 class Settings:
     """What a process of this program can be told."""
 
-    store: str = field(default="sqlite:///outlive.db", metadata=_say("where runs live: sqlite:///path", _url))
+    store: str = field(
+        default="sqlite:///outlive.db", repr=False, metadata=_say("where runs live: sqlite:///path", _url)
+    )
     app: str = field(default="", metadata=_say("the application, as module:attribute"))
     tenant: str = field(default="default", metadata=_say("whose runs", _name))
     lease: timedelta = field(
@@ -127,6 +130,7 @@ class Settings:
     secrets: str = field(default="", metadata=_say("directory with one file per secret"))
     listen_url: str = field(
         default="",
+        repr=False,
         metadata=_say("where a worker listens for hints, if not at the store's URL (PostgreSQL); no: nowhere", _listen),
     )
     retention: Ages = field(
@@ -169,10 +173,20 @@ class Settings:
     def _by_variable(cls) -> dict[str, Field[object]]:
         return {f"OUTLIVE_{one.name.upper()}": one for one in fields(cls) if one.name != "sources"}
 
+    @property
+    def place(self) -> str:
+        """Where runs live, as it may be shown: without a password."""
+        return without_password(self.store)
+
     def rows(self) -> list[tuple[str, str, str, str]]:
         """Name, value, source and help of each setting, in order."""
         return [
-            (one.name, shown(getattr(self, one.name)), self.sources.get(one.name, "default"), str(one.metadata["help"]))
+            (
+                one.name,
+                without_password(shown(getattr(self, one.name))),
+                self.sources.get(one.name, "default"),
+                str(one.metadata["help"]),
+            )
             for one in self._by_variable().values()
         ]
 
@@ -183,4 +197,4 @@ def _parsed(name: str, value: object, source: str, parse: Callable[[str], object
     try:
         return parse(value)
     except ValueError as error:
-        raise SettingInvalid(name=name, value=value, source=source, why=str(error)) from None
+        raise SettingInvalid(name=name, value=without_password(value), source=source, why=str(error)) from None

@@ -14,11 +14,14 @@ from outlive.cli import (
     config,
     db,
     doctor,
+    export,
+    import_,
     log,
     pause,
     ps,
     resolve,
     resume,
+    retention,
     retry,
     run,
     show,
@@ -62,10 +65,16 @@ for _verb, _examples in (
     (terminate.terminate, terminate.EXAMPLES),
     (pause.pause, pause.EXAMPLES),
     (resume.resume, resume.EXAMPLES),
+    (export.export, export.EXAMPLES),
+    (retention.retention, retention.EXAMPLES),
     (doctor.doctor, doctor.EXAMPLES),
     (config.config, config.EXAMPLES),
 ):
     _add(app, _verb, _examples)
+
+app.command("import", epilog=_AS_IS + "\n".join(["Examples:", *(f"  {one}" for one in import_.EXAMPLES)]))(
+    guarded(import_.import_)
+)
 
 _db = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Make, upgrade or check the database that runs live in.",

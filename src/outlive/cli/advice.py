@@ -35,7 +35,7 @@ def options(settings: Settings, *, app: bool = False) -> list[str]:
     if app and not settings.sources.get("app", "").startswith("OUTLIVE_"):
         found += ["--app", settings.app or _PLACE]
     if settings.sources.get("store") in ("option", "application"):
-        found += ["--store", settings.store]
+        found += ["--store", settings.place]
     if settings.sources.get("tenant") == "option":
         found += ["--tenant", settings.tenant]
     if settings.sources.get("unsafe_durability") == "option":

@@ -12,9 +12,15 @@ from outlive.cli.screen import plain, put, put_json, say
 
 if TYPE_CHECKING:
     from outlive.app.audit import Misfit, Progress
+    from outlive.app.settings import Settings
 
 EXAMPLES = {
-    "verify": ("outlive audit verify", "outlive audit verify dunning-2026-03", "outlive audit verify --json"),
+    "verify": (
+        "outlive audit verify",
+        "outlive audit verify dunning-2026-03",
+        "outlive audit verify --json",
+        "outlive audit verify --bundle dunning.jsonl",
+    ),
 }
 
 # Entries between two lines of progress.
@@ -26,6 +32,10 @@ def verify(
     run: Annotated[
         str | None,
         typer.Argument(metavar="RUN", callback=options.name, help="One run [all of the tenant].", show_default=False),
+    ] = None,
+    bundle: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A bundle of `outlive export` instead; - for stdin.", show_default=False),
     ] = None,
     json: options.Json = False,
     store: options.Store = None,
@@ -45,6 +55,11 @@ def verify(
     from outlive.model.ids import Tenant
 
     settings = operate.settings_of(None, store=store, tenant=tenant, unsafe_durability=unsafe_durability or None)
+    if bundle is not None:
+        if run is not None:
+            raise typer.BadParameter("say a run or --bundle, not both")
+        _verify_bundle(bundle, settings, json=json)
+        return
     progress = audit.Progress(_teller())
 
     async def read() -> list[Misfit]:
@@ -67,6 +82,29 @@ def verify(
         put_json(_json(found, progress), indent=2)
     _say_how_it_went(found, progress)
     raise typer.Exit(codes.ERROR if found else codes.AGAIN if progress.busy else codes.OK)
+
+
+def _verify_bundle(file: str, settings: Settings, *, json: bool) -> None:
+    import asyncio
+
+    from outlive.app import carry, operate
+    from outlive.cli.import_ import opened
+    from outlive.model.ids import Tenant
+
+    whose = None if settings.sources.get("tenant") == "default" else Tenant(settings.tenant)
+
+    async def read() -> carry.Carried:
+        with opened(file) as lines:
+            async with operate.reading(settings) as there:
+                return await carry.verify(there, lines, whose)
+
+    found = asyncio.run(read())
+    if json:
+        shown = {"fits": True, "tenant": found.tenant, "run": found.run, "entries": found.entries}
+        put_json({**shown, "status": found.status, "own_key": found.own_key}, indent=2)
+    say(f"run {found.run}: {found.entries} entries: all fits")
+    if found.own_key:
+        say("warning: only under the key that it carries itself: it was not damaged, but anybody may have written it")
 
 
 def _teller() -> Callable[[Progress], None]:

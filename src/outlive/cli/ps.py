@@ -66,10 +66,10 @@ def ps(
 
     settings = operate.settings_of(None, store=store, tenant=tenant, unsafe_durability=unsafe_durability or None)
     asked = {one.value for one in status or ()}
-    live = all or asked
-    statuses: tuple[Status, ...] = tuple(
-        one for one in STATUSES if (one in asked if asked else live or one not in ENDED)
-    )
+    # All of them: also one whose status is none, which somebody has to see.
+    statuses: tuple[Status, ...] = ()
+    if asked or not all:
+        statuses = tuple(one for one in STATUSES if (one in asked if asked else one not in ENDED))
     labels = options.labels_of(label)
 
     async def read() -> tuple[list[RunRow], int, dict[str, str]]:
@@ -96,7 +96,7 @@ def _print(rows: list[RunRow], now: int, stalls: dict[str, str]) -> None:
         return
     cells = [
         [
-            Text(plain(row.id)), Text(plain(row.agent)), Text(row.status, style=COLOURS[row.status]),
+            Text(plain(row.id)), Text(plain(row.agent)), Text(plain(row.status), style=COLOURS.get(row.status, "")),
             Text(span(now - row.created_at)), Text(row.owner or "-"), Text(plain(_why(row, now, stalls))),
         ]
         for row in rows
@@ -106,6 +106,8 @@ def _print(rows: list[RunRow], now: int, stalls: dict[str, str]) -> None:
 
 def _why(row: RunRow, now: int, stalls: dict[str, str]) -> str:
     """Why it is as it is; of a run that is driven, how long it stays its owner's, or that its owner is stuck."""
+    if row.damaged:
+        return f"damaged: {row.damaged}"
     if stall := stalls.get(row.owner or ""):
         return f"stalled: {stall}"
     if row.paused_at is not None:

@@ -105,7 +105,7 @@ def _facts(found: Report) -> Iterator[tuple[str, str, str]]:
     row = found.row
     yield "run", row.id, "bold"
     yield "agent", f"{row.agent} version {row.version}{' (pinned)' if row.pin is not None else ''}", ""
-    yield "status", row.status, COLOURS[row.status]
+    yield "status", row.status, COLOURS.get(row.status, "")
     yield "owner", _owner(found), ""
     yield "waiting for", waiting_for(found), ""
     yield "started", f"{local(row.created_at)}, {span(found.now - row.created_at)} ago", ""

@@ -90,7 +90,7 @@ async def _serve(app: Outlive[object], settings: Settings, queues: tuple[str, ..
             asked.then(lambda: _drain(here, settings))
             here.warn_of_ends()
             agents = ", ".join(sorted(app.registry.agents))
-            put(f"worker {here.owner} pid {os.getpid()} serves {agents} from {settings.store}")
+            put(f"worker {here.owner} pid {os.getpid()} serves {agents} from {here.store.name}")
             await here.over
         if here.left():
             say("error: calls are still in flight after the drain; they end with this process, and their leases lapse")

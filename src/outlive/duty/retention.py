@@ -75,7 +75,7 @@ class Retention:
         for status, age in self._ages.by_status:
             if not await self._forget(status, int(age.total_seconds() * 1000), tally, shift):
                 return Done(f"{tally}; not done yet", 0.0)
-        return Done(str(tally))
+        return Done(str(tally), idle=not tally.entries)
 
     async def _forget(self, status: Status, older_ms: int, tally: Tally, shift: Shift) -> bool:
         after = Aged()
@@ -125,7 +125,7 @@ class OrphanBlobs:
                 if not await shift.goes_on():
                     return Done(f"dropped {dropped} blobs that no entry named; not done yet", 0.0)
             after = page[-1]
-        return Done(f"dropped {dropped} blobs that no entry named")
+        return Done(f"dropped {dropped} blobs that no entry named", idle=not dropped)
 
 
 def _parts(some: Sequence[T], most: int) -> Iterator[Sequence[T]]:

@@ -27,10 +27,14 @@ _REPORT = 2000
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a duty says of itself, for people; and in how many seconds it is due again, if sooner than usual."""
+    """What a duty says of itself, for people; and in how many seconds it is due again, if sooner than usual.
+
+    `idle` says that there was nothing to do: no log needs to tell of it.
+    """
 
     report: str
     due_s: float | None = None
+    idle: bool = False
 
 
 class Duty(Protocol):
@@ -118,7 +122,7 @@ class Rotation:
             done = Done(f"failed: {type(error).__name__}: {error}", RETRY_S)
         finally:
             self._shift = None
-        log.info("duty %s: %s", duty.name, done.report)
+        log.log(logging.DEBUG if done.idle else logging.INFO, "duty %s: %s", duty.name, done.report)
         after = duty.due.total_seconds() if done.due_s is None else done.due_s
         report = done.report.replace("\0", " ").encode(errors="replace").decode()[:_REPORT]
         await self._store.leave_duty(

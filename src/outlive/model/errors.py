@@ -28,6 +28,7 @@ OutliveError
 │   ├── TimedOut              a wait ran out: for a result, a message or an answer
 │   ├── MessageRefused        a message does not fit the type that is waited for
 │   ├── SettingInvalid        a setting has a value that cannot be used
+│   ├── KeyDiffers            a bundle was written under another key than the tenant has
 │   └── SecretMissing         no provider has the secret
 ├── RunEnded                  what a caller who waits for a result is told
 │   ├── RunFailed             the agent raised
@@ -44,6 +45,7 @@ OutliveError
 │   └── UnsafeDurability      the database may forget what it acknowledged
 └── DataError                 what is stored cannot be trusted: a person must look
     ├── UndecodableEntry      an entry or payload cannot be read
+    ├── BadBundle             a bundle was cut off, put in another order, or altered
     └── ChainBroken           an entry does not carry the digest of the one before
 """
 
@@ -276,6 +278,14 @@ class SettingInvalid(RequestError):
         self.name, self.value, self.source, self.why = name, value, source, why
 
 
+class KeyDiffers(RequestError):
+    """A bundle was written under another digest key than the tenant has, or one that is not known here."""
+
+    def __init__(self, *, bundle: str, tenant: str, why: str) -> None:
+        super().__init__(f"the bundle was written under key {bundle}: {why}")
+        self.bundle, self.tenant, self.why = bundle, tenant, why
+
+
 class SecretMissing(RequestError):
     """No provider has the secret."""
 
@@ -393,6 +403,14 @@ class UndecodableEntry(DataError):
     def __init__(self, *, where: str, why: str) -> None:
         super().__init__(f"{where} cannot be read: {why}")
         self.where, self.why = where, why
+
+
+class BadBundle(DataError):
+    """A bundle was cut off, put in another order, or altered; nothing of it was stored."""
+
+    def __init__(self, *, line: int, why: str) -> None:
+        super().__init__(f"line {line} of the bundle: {why}")
+        self.line, self.why = line, why
 
 
 class ChainBroken(DataError):

@@ -61,7 +61,10 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One task given to an agent, as the store holds it. Times are milliseconds of the database's clock."""
+    """One task given to an agent, as the store holds it. Times are milliseconds of the database's clock.
+
+    `damaged` says what of the row cannot be read, and is left out: one such row must not hide the others.
+    """
 
     tenant: Tenant
     id: RunId
@@ -98,6 +101,7 @@ class RunRow:
     labels: dict[str, str] = field(default_factory=dict)
     pin: str | None = None
     """The only agent version that may drive it, if there is such a one."""
+    damaged: str = ""
 
     @property
     def ended(self) -> bool:

@@ -26,7 +26,8 @@ class Row(Protocol):
 
 
 def run_row(row: Row) -> RunRow:
-    """A row of `run`. Columns that this release does not know are left out."""
+    """A row of `run`. Columns that this release does not know are left out, and so is what cannot be read."""
+    labels, damaged = _labels(row["labels"])
     return RunRow(
         tenant=Tenant(row["tenant"]),
         id=RunId(row["id"]),
@@ -60,9 +61,20 @@ def run_row(row: Row) -> RunRow:
         root=RunId(row["root"]) if row["root"] is not None else None,
         parent=RunId(row["parent"]) if row["parent"] is not None else None,
         traceparent=row["traceparent"],
-        labels=json.loads(row["labels"]),
+        labels=labels,
         pin=row["pin"],
+        damaged=damaged,
     )
+
+
+def _labels(text: str) -> tuple[dict[str, str], str]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        return {}, f"its labels cannot be read: {error}"
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        return {}, "its labels are no names with texts"
+    return found, ""
 
 
 def operation_row(row: Row) -> OperationRow:

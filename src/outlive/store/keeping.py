@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from outlive.model.ids import Owner, RunId, Tenant
 from outlive.model.run import Status
+from outlive.store.bundles import Bundles
 from outlive.store.survey import Surveyed
 
 
@@ -112,5 +113,5 @@ class Forgetting(Protocol):
 
 
 @runtime_checkable
-class Kept(Surveyed, Duties, Forgetting, Protocol):
-    """A store that can be surveyed and kept in order."""
+class Kept(Surveyed, Duties, Forgetting, Bundles, Protocol):
+    """A store that can be surveyed and kept in order, and whose runs can be carried away and brought back."""

@@ -35,6 +35,7 @@ from outlive.model.errors import (
     StoreFull,
     StoreUnavailable,
 )
+from outlive.secret.urls import without_password
 from outlive.store.sql import load
 
 HERE = Path(__file__).parent
@@ -77,8 +78,11 @@ def place_of(url: str) -> Place:
 
     Raises SettingInvalid.
     """
-    parts = urlsplit(url)
-    name = _without_password(url)
+    name = without_password(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise _invalid(name, f"it cannot be read: {error}") from None
     options = parse_qsl(parts.query, keep_blank_values=True)
     ours = {key: value for key, value in options if key in ("schema", "direct", "listen_url")}
     others = urlencode([pair for pair in options if pair[0] not in ours], quote_via=quote)
@@ -93,7 +97,9 @@ def place_of(url: str) -> Place:
     try:
         conninfo_to_dict(conninfo)
     except psycopg.Error as error:
-        raise _invalid(name, str(error).strip()) from None
+        # What the driver says may name a part of the password.
+        why = str(error).strip() if name == url else "the driver cannot read it; is its password percent-encoded?"
+        raise _invalid(name, why) from None
     if listen not in ("", "no"):
         place_of(listen)
     return Place(conninfo, name, schema, direct == "yes", listen)
@@ -312,12 +318,3 @@ def _first_line(error: psycopg.Error) -> str:
 
 def _invalid(name: str, why: str) -> SettingInvalid:
     return SettingInvalid(name="store", value=name, source="its URL", why=why)
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    user, at, host = parts.netloc.rpartition("@")
-    hidden = {"password": lambda _: "***", "listen_url": _without_password}
-    query = [(key, hidden.get(key, str)(value)) for key, value in parse_qsl(parts.query)]
-    shown = parts._replace(netloc=user.partition(":")[0] + at + host, query=urlencode(query, quote_via=quote))
-    return urlunsplit(shown)

@@ -12,6 +12,7 @@ from outlive.model.clock import Clock
 from outlive.store.hints import never
 from outlive.store.postgres.append import Committer
 from outlive.store.postgres.base import Connection, Connections
+from outlive.store.postgres.bundle import PostgresBundles
 from outlive.store.postgres.connection import Place, arguments, connect_blocking, place_of
 from outlive.store.postgres.hints import Listener, Sender, notifier
 from outlive.store.postgres.identity import identified
@@ -29,7 +30,7 @@ from outlive.store.upkeep import Migration, newest
 _ONLY_ASKED = 2**31
 
 
-class PostgresStore(PostgresLog, PostgresWork, PostgresRecords, PostgresSurvey, PostgresKeeping):
+class PostgresStore(PostgresLog, PostgresWork, PostgresRecords, PostgresSurvey, PostgresKeeping, PostgresBundles):
     """A schema of a PostgreSQL database; see the port for its contract. It belongs to the event loop that opens it.
 
     `wait` is how many seconds a call waits for a connection or a lock. `most` is how many connections the pool may

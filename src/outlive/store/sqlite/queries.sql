@@ -40,7 +40,7 @@ where
     and not exists (
         select 1 from json_each(:labels) as wanted
         where not exists (
-            select 1 from json_each(run.labels) as has where has.key = wanted.key and has.value = wanted.value
+            select 1 from json_each(case when json_valid(run.labels) then run.labels else '{}' end) as has where has.key = wanted.key and has.value = wanted.value
         )
     )
 order by created_at desc, rowid desc

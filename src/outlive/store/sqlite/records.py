@@ -34,7 +34,7 @@ class SQLiteRecords(Base):
             "limit": which.limit,
         }
         return await self._read(
-            lambda database: [columns.run_row(row) for row in database.execute(QUERIES["find_runs"], parameters)]
+            lambda database: [columns.run_row(row) for row in rows.of_runs(database, QUERIES["find_runs"], parameters)]
         )
 
     async def operations(self, tenant: Tenant, run: RunId) -> list[OperationRow]:
@@ -97,5 +97,5 @@ class SQLiteRecords(Base):
 
 def find_run(database: sqlite3.Connection, tenant: Tenant, run: RunId) -> RunRow | None:
     """The row of a run, or None."""
-    row = database.execute(QUERIES["find_run"], {"tenant": tenant, "run": run}).fetchone()
-    return None if row is None else columns.run_row(row)
+    found = rows.of_runs(database, QUERIES["find_run"], {"tenant": tenant, "run": run})
+    return columns.run_row(found[0]) if found else None

@@ -6,7 +6,29 @@ import sqlite3
 
 from outlive.log.entry import Entry
 from outlive.model.ids import RunId, Tenant
+from outlive.store.columns import Parameters
 from outlive.store.port import Message
+
+
+def of_runs(database: sqlite3.Connection, query: str, parameters: Parameters) -> list[sqlite3.Row]:
+    """Rows of `run`. Bytes that are no text are shown as escapes: one such row must not hide the others."""
+    cursor = database.execute(query, parameters)
+    try:
+        return cursor.fetchall()
+    except sqlite3.OperationalError as error:
+        cursor.close()
+        # The driver's own error, which has no code.
+        if "decode" not in str(error):
+            raise
+    database.text_factory = _escaped
+    try:
+        return database.execute(query, parameters).fetchall()
+    finally:
+        database.text_factory = str
+
+
+def _escaped(text: bytes) -> str:
+    return text.decode("utf-8", "backslashreplace")
 
 
 def entry(row: sqlite3.Row) -> Entry:

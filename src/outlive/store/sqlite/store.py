@@ -12,6 +12,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from outlive.model.clock import Clock
 from outlive.model.errors import SettingInvalid, StoreUnavailable, UnsafeDurability
+from outlive.secret.urls import without_password
+from outlive.store.sqlite.bundle import SQLiteBundles
 from outlive.store.sqlite.connection import (
     OLDEST,
     SETUP,
@@ -34,7 +36,7 @@ from outlive.store.sqlite.work import SQLiteWork
 from outlive.store.upkeep import Migration
 
 
-class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords, SQLiteSurvey, SQLiteKeeping):
+class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords, SQLiteSurvey, SQLiteKeeping, SQLiteBundles):
     """A file on a local disk, shared by any number of processes of the machine; see the port for its contract.
 
     `wait` is how many seconds a write waits for other processes before StoreBusy. With `synchronous="off"`, which needs
@@ -154,12 +156,18 @@ def place_of(url: str) -> tuple[str, Synchronous]:
     parts = urlsplit(url)
     if parts.scheme != "sqlite" or parts.netloc or not parts.path.startswith("/"):
         raise SettingInvalid(
-            name="store", value=url, source="its URL", why="say sqlite:///relative.db or sqlite:////absolute.db"
+            name="store",
+            value=without_password(url),
+            source="its URL",
+            why="say sqlite:///relative.db or sqlite:////absolute.db",
         )
     options = parse_qs(parts.query, strict_parsing=bool(parts.query))
     synchronous = options.pop("synchronous", ["full"])[-1]
     if options or synchronous not in ("full", "off"):
         raise SettingInvalid(
-            name="store", value=url, source="its URL", why="the only option is synchronous=full or off"
+            name="store",
+            value=without_password(url),
+            source="its URL",
+            why="the only option is synchronous=full or off",
         )
     return unquote(parts.path[1:]), "full" if synchronous == "full" else "off"

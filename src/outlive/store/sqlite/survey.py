@@ -11,6 +11,7 @@ from outlive.model.ids import OperationId, RunId, Tenant
 from outlive.model.run import RunRow
 from outlive.store import columns
 from outlive.store.sql import load
+from outlive.store.sqlite import rows
 from outlive.store.sqlite.base import Base
 from outlive.store.sqlite.connection import QUERIES
 from outlive.store.survey import Homeless, Recorded, Seen, Stray
@@ -22,13 +23,13 @@ class SQLiteSurvey(Base):
     """The port's `Survey`; its contract is there."""
 
     async def open_runs(self, *, after: tuple[Tenant, RunId], limit: int) -> list[Seen]:
-        found = await self._rows(_STATEMENTS["open_runs"], {"tenant": after[0], "run": after[1], "limit": limit})
+        found = await self._runs("open_runs", {"tenant": after[0], "run": after[1], "limit": limit})
         return [
             Seen(columns.run_row(row), bool(row["unread"]), frozenset(json.loads(row["diverged"]))) for row in found
         ]  # fmt: skip
 
     async def runs_of(self, tenant: Tenant, *, after: RunId, limit: int) -> list[RunRow]:
-        found = await self._rows(_STATEMENTS["runs_of"], {"tenant": tenant, "run": after, "limit": limit})
+        found = await self._runs("runs_of", {"tenant": tenant, "run": after, "limit": limit})
         return [columns.run_row(row) for row in found]
 
     async def recorded(self, tenant: Tenant, run: RunId) -> list[Recorded]:
@@ -49,6 +50,9 @@ class SQLiteSurvey(Base):
     async def homeless(self, tenant: Tenant, *, limit: int) -> list[Homeless]:
         found = await self._rows(_STATEMENTS["homeless"], {"tenant": tenant, "limit": limit})
         return [Homeless(RunId(row[0]), row[1]) for row in found]
+
+    async def _runs(self, name: str, parameters: columns.Parameters) -> list[sqlite3.Row]:
+        return await self._read(lambda database: rows.of_runs(database, _STATEMENTS[name], parameters))
 
     async def _rows(self, statement: str, parameters: columns.Parameters) -> list[sqlite3.Row]:
         return await self._read(lambda database: list(database.execute(statement, parameters)))
