@@ -241,7 +241,7 @@ def steps(database: sqlite3.Connection) -> int:
     assert candidates(database, wish(), 500_000) == []
     everything = {
         "serves": '{"clerk":"b1"}', "versions": '{"clerk":"1"}', "queues": '["default"]', "tenants": None, "most": 100,
-        "lease_ms": 30_000, "now": 500_000,
+        "lease_ms": 30_000, "grace_ms": 30_000, "owner": "w", "now": 500_000,
     }  # fmt: skip
     assert database.execute(QUERIES["look"], everything).fetchone()["claimable"] == 0
     database.set_progress_handler(None, 0)

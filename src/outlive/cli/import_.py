@@ -41,7 +41,7 @@ def import_(
 
     All of it or nothing: a bundle that was cut off, put in another order or altered is refused with its line. The
     tenant has to have the key of the bundle, or none yet and the bundle carries it. A run that had not ended arrives
-    paused: no worker claims it before somebody resumes it. One that is there already, with the same log, is left.
+    paused: no worker claims it before `outlive resume`. One that is there already, with the same log, is left.
     """
     import asyncio
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Literal, Protocol, TypeAlias
 
 from outlive.log.entry import Entry, seal
-from outlive.log.kinds import ClaimedBy, draft
+from outlive.log.kinds import ClaimedBy, Paused, draft
 from outlive.model.errors import RunExists
 from outlive.model.ids import RunId, Tenant
 from outlive.model.run import Head
@@ -22,6 +22,9 @@ Columns: TypeAlias = Mapping[str, str | int | None]
 Part: TypeAlias = tuple[Kind, Columns]
 
 PAGE = 100
+# In which a run can stand still.
+_Still: TypeAlias = Literal["ready", "waiting", "blocked"]
+_STANDS: tuple[_Still, ...] = ("ready", "waiting", "blocked")
 
 
 class Bundles(Protocol):
@@ -50,22 +53,19 @@ class Bundles(Protocol):
 def arriving(secret: bytes, row: Columns, now: int) -> tuple[dict[str, str | int | None], tuple[Entry, ...]]:
     """The row as it is stored where it arrives, and what has to be added to its log.
 
-    Of a run that was driven the log says that somebody took it out of its owner's hands: it is *ready*. One that had
-    not ended is paused.
+    A run that had not ended is paused, and its log says so; one that was driven is taken out of its owner's hands, and
+    is *ready* when somebody resumes it.
     """
     arrived = {**row, "imported_at": now}
-    if row["ended_at"] is not None:
+    if row["ended_at"] is not None or row["paused_at"] is not None:
         return arrived, ()
-    arrived["paused_at"] = now if row["paused_at"] is None else row["paused_at"]
-    if row["status"] == "ready":
-        arrived["ready_at"] = now
-    if row["status"] != "running":
-        return arrived, ()
+    status: _Still = next((one for one in _STANDS if one == row["status"]), "ready")
     head, epoch = Head(int(row["next_seq"] or 0), bytes.fromhex(str(row["head"]))), int(row["epoch"] or 0) + 1
-    sealed = seal(secret, head, epoch, [draft(ClaimedBy(owner="import", why="control"), at=now)])
+    facts = (ClaimedBy(owner="import", why="control"), Paused(who="import", why="it was imported", status=status))
+    sealed = seal(secret, head, epoch, [draft(fact, at=now) for fact in facts])
     arrived |= {
-        "status": "ready", "ready_at": now, "epoch": epoch, "next_seq": sealed.head.seq,
-        "head": sealed.head.digest.hex(),
+        "status": status, "ready_at": now if status == "ready" else None, "paused_at": now, "epoch": epoch,
+        "next_seq": sealed.head.seq, "head": sealed.head.digest.hex(),
     }  # fmt: skip
     return arrived, sealed.entries
 
