@@ -88,7 +88,7 @@ class Worker:
         self._losses = Losses(store, kit.clock, owner)
         self._waking = Waking(kit.clock, least=pace.poll_least)
         self._signed = kit.clock.boottime()
-        self._more, self._told = False, 0
+        self._more, self._told, self._turn = False, 0, 0
         self._drives: dict[asyncio.Task[None], Drive] = {}
         self._stopping = False
         self._lingering: set[asyncio.Task[None]] = set()
@@ -214,6 +214,7 @@ class Worker:
     async def _take(self, *, ready_only: bool = False) -> int:
         if self._free() <= 0:
             return 0
+        self._turn += 1
         claim, asked_at, self._more = self._wish(ready_only=ready_only), self.kit.clock.boottime(), False
         claimed = await self.store.claim(claim, now=self.kit.clock.now())
         for one in claimed:
@@ -231,6 +232,7 @@ class Worker:
             self.owner, {name: self.kit.code for name in self.agents}, min(max(self._free(), 1), MOST_AT_ONCE),
             self.pace.lease_ms, self._watch.ripe, self.pace.queues, self.pace.tenants, ready_only, self._versions(),
             int(self.kit.grace_s * 1000),
+            self._turn,
         )  # fmt: skip
 
     def _versions(self) -> dict[str, str]:

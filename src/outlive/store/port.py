@@ -82,6 +82,8 @@ class Claim:
     database's clock. `why` of the claim entry is decided by the store: start, resume or takeover. `ready_only` is a
     quick claim, of runs that are `ready`, for a worker with more room than it could fill: whatever else is due, and may
     be more urgent, it claims next. A run is claimed until `grace_ms` after its deadline, so that it can clean up.
+    `turn` is another number with each claim: which of the ways to be claimable begins,
+    where not all that is equally urgent can be taken.
     """
 
     owner: Owner
@@ -94,6 +96,7 @@ class Claim:
     ready_only: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
     grace_ms: int = 0
+    turn: int = 0
 
 
 ClaimWhy = Literal["start", "resume", "takeover", "again", "control"]
@@ -301,6 +304,9 @@ class Work(Protocol):
 
     async def claim(self, claim: Claim, *, now: int | None = None) -> list[Claimed]:
         """Take up to `limit` runs, highest priority first, then longest due.
+
+        Where not all of one priority can be taken, those that are ready, timers that have come, and so on take turns,
+        each the longest due first: a backlog of one kind keeps no other waiting until it is worked off.
 
         Each gets epoch + 1, a new random token, the status `running`, a lease, and an entry `claimed`.
 

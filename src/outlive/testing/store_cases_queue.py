@@ -104,8 +104,36 @@ async def the_next_timer_of_all_agents_that_are_served_is_found(scene: Scene) ->
     assert (await scene.look(claim=replace(serves, serves={}))).due_ms is None
     # A timer that has come and cannot be claimed hides no later one.
     scene.advance(seconds=4)
-    look = await scene.look(claim=replace(serves, queues=("another",)))
+    look = await scene.look(claim=replace(serves, tenants=(Tenant("another"),)))
     assert (look.claimable, look.due_ms) == (False, 1000)
+    assert (await scene.look(claim=replace(serves, queues=("another",)))).due_ms is None, "they are not in its queues"
+
+
+async def due_timers_are_taken_by_urgency_then_in_order(scene: Scene) -> None:
+    for number, (priority, seconds) in enumerate([(0, 3), (5, 4), (0, 1), (5, 90), (-2, 2), (9, 91)]):
+        hold = await scene.hold(f"r{number}", priority=priority)
+        await scene.become(hold, "waiting", wake_at=scene.now + seconds * 1000)
+    assert await _seen(scene) == (False, 1000)
+    scene.advance(seconds=5)
+    assert await _seen(scene) == (True, 85_000)
+    assert await _claimed(scene, wish(limit=3)) == ["r1", "r2", "r0"]
+    assert await _claimed(scene, wish()) == ["r4"]
+    assert await _seen(scene) == (False, 85_000)
+
+
+async def a_backlog_of_one_kind_keeps_no_other_waiting(scene: Scene) -> None:
+    for number in range(6):
+        await scene.become(await scene.hold(f"timer{number}"), "waiting", wake_at=scene.now + 1000)
+    hold = await scene.hold("told")
+    await scene.become(hold, "waiting")
+    scene.advance(seconds=60)
+    await scene.start("new")
+    await scene.post("told")
+    assert {"new", "told"} < set(await _claimed(scene, wish(limit=3)))
+    for number in range(6):
+        await scene.start(f"start{number}")
+    taken = [await _claimed(scene, replace(wish(limit=1), turn=turn)) for turn in range(4)]
+    assert sum(run.startswith("timer") for [run] in taken) == 2, "with room for one they take turns"
 
 
 async def a_quick_claim_takes_what_is_ready(scene: Scene) -> None:
@@ -306,6 +334,8 @@ CASES: tuple[Callable[[Scene], Awaitable[None]], ...] = (
     a_run_past_its_deadline_is_not_claimed,
     a_timer_wakes_when_its_time_has_come,
     the_next_timer_of_all_agents_that_are_served_is_found,
+    due_timers_are_taken_by_urgency_then_in_order,
+    a_backlog_of_one_kind_keeps_no_other_waiting,
     a_quick_claim_takes_what_is_ready,
     a_deadline_is_due_when_it_comes,
     a_look_sees_what_a_claim_would_find,

@@ -152,8 +152,8 @@ class Statements:
         ways = ["claimable_ready", "claimable_by_timer", "claimable_by_message", "claimable_by_build"]
         if watched:
             ways.append("claimable_by_lapse")
-        found = " union all ".join(f"({self._text[way]})" for way in ways)
-        return self._text["claimable"].replace("{found}", found).encode()
+        found = " union all ".join(f"(select *, '{way}' as way from ({self._text[way]}) as {way})" for way in ways)
+        return self._text["claimable"].replace("{found}", found.replace("{timed}", self._text["timed"])).encode()
 
     def renewal(self) -> bytes:
         """A renewal, with the sign of life and what is unread."""

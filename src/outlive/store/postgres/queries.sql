@@ -307,15 +307,34 @@ cross join lateral (
     limit %(limit)s
 ) as ready;
 
+-- name: timed
+-- The queues, agents and priorities in which runs wait for a time, found by going down the index of timers: of those
+-- that have come the most urgent are then read without the others, and none of those that have not.
+with recursive timed (queue, agent, code, priority) as (
+    select asked.queue, served.agent, served.code, 9223372036854775807
+    from unnest(%(agents)s::text[], %(codes)s::text[]) as served (agent, code)
+    cross join unnest(%(queues)s::text[]) as asked (queue)
+    union all
+    select timed.queue, timed.agent, timed.code, (
+        select run.priority from {schema}.run
+        where
+            run.status = 'waiting' and run.paused_at is null and run.wake_at is not null
+            and run.queue = timed.queue and run.agent = timed.agent and run.priority < timed.priority
+        order by run.priority desc limit 1
+    )
+    from timed where timed.priority is not null
+)
+select queue, agent, code, priority from timed where priority < 9223372036854775807;
+
 -- name: claimable_by_timer
--- Waiting runs of each agent whose time has come.
-select timed.*, timed.wake_at as due
-from unnest(%(agents)s::text[], %(codes)s::text[]) as served (agent, code)
+-- Waiting runs of each queue, agent and priority whose time has come.
+select woken.*, woken.wake_at as due
+from ({timed}) as served
 cross join lateral (
     select * from {schema}.run
     where
-        run.status = 'waiting' and run.paused_at is null and run.agent = served.agent and run.wake_at <= {now}
-        and run.queue = any(%(queues)s::text[])
+        run.status = 'waiting' and run.paused_at is null and run.queue = served.queue and run.agent = served.agent
+        and run.priority = served.priority and run.wake_at <= {now}
         and (run.deadline_at is null or run.deadline_at > {now} - %(grace_ms)s::bigint)
         and (%(tenants)s::text[] is null or run.tenant = any(%(tenants)s::text[]))
         and (run.pin is null or run.pin = %(versions)s::json ->> run.agent)
@@ -323,9 +342,9 @@ cross join lateral (
             select count(*) from {schema}.divergence
             where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = served.code
         ) < 1
-    order by run.priority desc, run.wake_at, run.id
+    order by run.wake_at, run.id
     limit %(limit)s
-) as timed;
+) as woken;
 
 -- name: claimable_by_message
 -- Waiting and blocked runs with an unread row. It starts from the unread rows: a wake-up is a condition, so that it
@@ -555,19 +574,6 @@ where
 order by deadline_at
 limit %(most)s;
 
--- name: late
--- Ended runs that were sent something since, and paused ones that were asked to end.
-select unread.tenant, unread.run_id as id
-from (
-    select tenant, run_id, bool_or(topic = 'control') as asked from {schema}.inbox
-    where taken_seq is null group by tenant, run_id
-) as unread
-cross join lateral (
-    select ended_at, paused_at from {schema}.run where run.tenant = unread.tenant and run.id = unread.run_id limit 1
-) as told
-where told.ended_at is not null or (told.paused_at is not null and unread.asked)
-limit %(most)s;
-
 -- name: stranded
 -- Ready runs that some builds could not continue, and that none of the others is there to take any more.
 select lying.tenant, lying.id
@@ -588,27 +594,34 @@ where not exists (
         )
 );
 
--- name: unread_here
--- Runs that this worker drives and that were sent something which no append has taken yet.
-select unread.tenant, unread.run_id as id
-from (select distinct tenant, run_id from {schema}.inbox where taken_seq is null) as unread
+-- name: sent
+-- Runs with something unread that this worker drives; then those to be looked after (`late`), which have ended, or are
+-- paused and were asked to end.
+select unread.tenant, unread.run_id as id, told.late
+from (
+    select tenant, run_id, bool_or(topic = 'control') as asked from {schema}.inbox
+    where taken_seq is null group by tenant, run_id
+) as unread
 cross join lateral (
-    select status, owner from {schema}.run where run.tenant = unread.tenant and run.id = unread.run_id limit 1
+    select status, owner, ended_at is not null or (paused_at is not null and unread.asked) as late from {schema}.run
+    where run.tenant = unread.tenant and run.id = unread.run_id limit 1
 ) as told
-where told.status = 'running' and told.owner = %(owner)s;
+where told.late or (told.status = 'running' and told.owner = %(owner)s)
+order by told.late
+limit 100 * %(most)s::bigint;
 
 -- name: next_due
--- How long until the next timer of an agent that is served, or the next deadline. One that has come is claimable, or
+-- How long until the next timer of a queue and agent that are served, or the next deadline. One that has come is claimable, or
 -- needs attention, or is nothing that this worker could do: it must not make it look again and again.
 select min(due) - {now}
 from (
     select (
         select min(run.wake_at) from {schema}.run
         where
-            run.status = 'waiting' and run.paused_at is null and run.agent = served.agent and run.wake_at is not null
-            and run.wake_at > {now}
+            run.status = 'waiting' and run.paused_at is null and run.queue = timed.queue and run.agent = timed.agent
+            and run.priority = timed.priority and run.wake_at is not null and run.wake_at > {now}
     ) as due
-    from unnest(%(agents)s::text[]) as served (agent)
+    from ({timed}) as timed
     union all
     select min(deadline_at) from {schema}.run where ended_at is null and deadline_at > {now}
 ) as coming;
@@ -619,7 +632,7 @@ select name from {schema}.duty where next_at <= {now} and (token is null or expi
 
 -- name: look
 -- All of the above for one worker. Words in braces are statements of this file; one row of each way to be claimable is
--- enough.
+-- enough. Differs: `timed` is asked once, because to plan it takes longer than to execute it.
 select
     {now} as now,
     exists (
@@ -632,9 +645,8 @@ select
         from ({overdue}) as overdue
     ) as overdue,
     (select coalesce(json_agg(json_build_array(tenant, id)), '[]') from ({past_deadline}) as past) as past_deadline,
-    (select coalesce(json_agg(json_build_array(tenant, id)), '[]') from ({late}) as late) as late,
     (select coalesce(json_agg(json_build_array(tenant, id)), '[]') from ({stranded}) as stranded) as stranded,
-    (select coalesce(json_agg(json_build_array(tenant, id)), '[]') from ({unread_here}) as here) as unread,
+    (select coalesce(json_agg(json_build_array(tenant, id, late)), '[]') from ({sent}) as sent) as sent,
     (select coalesce(json_agg(name), '[]') from ({duty_due}) as due) as duties,
     {database} as database;
 

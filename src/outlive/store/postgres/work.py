@@ -17,7 +17,8 @@ from outlive.model.errors import StoreUnavailable
 from outlive.model.ids import Owner, RunId, Tenant
 from outlive.model.run import Authority, Head, NewRun, RunRow, Status
 from outlive.store import columns
-from outlive.store.port import Append, Attention, Claim, Claimed, ClaimWhy, Look, Overdue, Renewed, Stalled, WorkerRow
+from outlive.store.fairness import Standing, attended, fair
+from outlive.store.port import Append, Claim, Claimed, ClaimWhy, Look, Overdue, Renewed, Stalled, WorkerRow
 from outlive.store.postgres import rows
 from outlive.store.postgres.append import blob_parameters
 from outlive.store.postgres.base import Base, Connection
@@ -124,12 +125,10 @@ class PostgresWork(Base):
         if sign:
             self._refuse_inside()
         [row] = await self._read(_look_statement(self._sql, sign), parameters)
-        attention = [Attention(tenant, run, "deadline") for tenant, run in row["past_deadline"]]
-        attention += [Attention(tenant, run, "late") for tenant, run in row["late"]]
-        attention += [Attention(tenant, run, "stranded") for tenant, run in row["stranded"]]
-        overdue, unread = tuple(Overdue(*one) for one in row["overdue"]), frozenset(map(tuple, row["unread"]))
+        attention, unread = attended(row["past_deadline"], row["stranded"], row["sent"], most)
+        overdue = tuple(Overdue(*one) for one in row["overdue"])
         return Look(
-            row["now"], row["claimable"], row["due_ms"], overdue, tuple(attention), row["database"] or "", unread,
+            row["now"], row["claimable"], row["due_ms"], overdue, attention, row["database"] or "", unread,
             tuple(row["duties"]),
         )  # fmt: skip
 
@@ -187,10 +186,8 @@ class PostgresWork(Base):
         }
         statement = _ready(self._sql) if claim.ready_only else self._sql.claimable(watched=bool(watched))
         found = await self._read(statement, parameters)
-        best: dict[tuple[str, str], DictRow] = {}
-        for row in found:
-            best.setdefault((row["tenant"], row["id"]), row)
-        return list(best.values())[: claim.limit]
+        ways = [(row["way"], row) for row in found]
+        return fair(ways, _standing, limit=claim.limit, turn=claim.turn)
 
     async def _sealed(self, found: DictRow, claim: Claim) -> _Taking:
         row = columns.run_row(found)
@@ -236,14 +233,23 @@ class PostgresWork(Base):
 @lru_cache(maxsize=8)
 def _ready(sql: Statements) -> bytes:
     """One of the ways to be claimable: most of the time of a claim of all ways is spent on planning it."""
-    return woven(sql["claimable"].decode(), {"found": sql["claimable_ready"].decode()}, {}).encode()
+    return woven(
+        sql["claimable"].decode(),
+        {"found": f"select *, 'claimable_ready' as way from ({sql['claimable_ready'].decode()}) as ready"},
+        {},
+    ).encode()
 
 
 @lru_cache(maxsize=8)
 def _look_statement(sql: Statements, sign: bool) -> bytes:
     named = {name: sql[name].decode() for name in sql.names()}
-    text = woven(named["look"], named, {"%(limit)s": "1"})
-    return (f"with seen as (\n{named['see_worker']}\n)\n{text}" if sign else text).encode()
+    text = woven(woven(named["look"], named, {"%(limit)s": "1"}), {"timed": "select * from timed"}, {})
+    seen = f"seen as (\n{named['see_worker']}\n),\n" if sign else ""
+    return f"with {seen}timed as (\n{named['timed']}\n)\n{text}".encode()
+
+
+def _standing(row: DictRow) -> Standing:
+    return Standing(row["tenant"], row["id"], row["priority"], row["due"])
 
 
 def _asked(claim: Claim) -> columns.Parameters:

@@ -20,7 +20,8 @@ HERE = Path(__file__).parent
 SETUP = load(HERE / "connection.sql")
 QUERIES = load(HERE / "queries.sql")
 _NOW = {":now": f"coalesce(:now, ({QUERIES['clock']}))"}
-_EACH_SERVED = {":agent": "served.key", ":code": "served.value", ":queue": "asked.value", ":limit": "1"}
+_EACH_SERVED = {f":{one}": f"served.{one}" for one in ("agent", "code", "queue", "priority")} | {":limit": "1"}
+QUERIES |= {name: woven(QUERIES[name], {"timed": QUERIES["timed"]}, {}) for name in ("next_due", "look")}
 QUERIES["look"] = woven(QUERIES["look"], QUERIES, _NOW | _EACH_SERVED)
 SIGN_AND_LOOK = f"{woven(QUERIES['see_worker'], {}, _NOW)}\nreturning {QUERIES['look'].removeprefix('select')}"
 

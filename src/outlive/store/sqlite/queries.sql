@@ -205,12 +205,30 @@ where
 order by priority desc, ready_at
 limit :limit;
 
+-- name: timed
+-- The queues, agents and priorities in which runs wait for a time, found by going down the index of timers: of those
+-- that have come the most urgent are then read without the others, and none of those that have not.
+with recursive timed (queue, agent, code, priority) as (
+    select asked.value, served.key, served.value, 9223372036854775807
+    from json_each(:serves) as served cross join json_each(:queues) as asked
+    union all
+    select timed.queue, timed.agent, timed.code, (
+        select run.priority from run
+        where
+            run.status = 'waiting' and run.paused_at is null and run.wake_at is not null
+            and run.queue = timed.queue and run.agent = timed.agent and run.priority < timed.priority
+        order by run.priority desc limit 1
+    )
+    from timed where timed.priority is not null
+)
+select queue, agent, code, priority from timed where priority < 9223372036854775807;
+
 -- name: claimable_by_timer
--- Waiting runs of one agent whose time has come.
+-- Waiting runs of one queue, agent and priority whose time has come.
 select *, wake_at as due from run
 where
-    status = 'waiting' and paused_at is null and agent = :agent and wake_at <= :now
-    and queue in (select value from json_each(:queues))
+    status = 'waiting' and paused_at is null and queue = :queue and agent = :agent and priority = :priority
+    and wake_at <= :now
     and (deadline_at is null or deadline_at > :now - :grace_ms)
     and (:tenants is null or tenant in (select value from json_each(:tenants)))
     and (run.pin is null or run.pin = (select value from json_each(:versions) where key = run.agent))
@@ -218,7 +236,7 @@ where
         select 1 from divergence
         where divergence.tenant = run.tenant and divergence.run_id = run.id and divergence.code = :code
     )
-order by priority desc, wake_at
+order by wake_at
 limit :limit;
 
 -- name: claimable_by_message
@@ -382,15 +400,6 @@ where
 order by deadline_at
 limit :most;
 
--- name: late
--- Ended runs that were sent something since, and paused ones that were asked to end.
-select run.tenant, run.id
-from (select tenant, run_id, max(topic = 'control') as asked from inbox where taken_seq is null group by tenant, run_id)
-    as unread
-cross join run on run.tenant = unread.tenant and run.id = unread.run_id
-where run.ended_at is not null or (run.paused_at is not null and unread.asked)
-limit :most;
-
 -- name: stranded
 -- Ready runs that some builds could not continue, and that none of the others is there to take any more.
 select lying.tenant, lying.id
@@ -411,25 +420,30 @@ where not exists (
         )
 );
 
--- name: unread_here
--- Runs that this worker drives and that were sent something which no append has taken yet.
-select run.tenant, run.id
-from (select distinct tenant, run_id from inbox where taken_seq is null) as unread
+-- name: sent
+-- Runs with something unread that this worker drives; then those to be looked after (`late`), which have ended, or are
+-- paused and were asked to end.
+select
+    run.tenant, run.id, run.ended_at is not null or (run.paused_at is not null and unread.asked) as late
+from (select tenant, run_id, max(topic = 'control') as asked from inbox where taken_seq is null group by tenant, run_id)
+    as unread
 cross join run on run.tenant = unread.tenant and run.id = unread.run_id
-where run.status = 'running' and run.owner = :owner;
+where late or (run.status = 'running' and run.owner = :owner)
+order by late
+limit 100 * :most;
 
 -- name: next_due
--- How long until the next timer of an agent that is served, or the next deadline. One that has come is claimable, or
+-- How long until the next timer of a queue and agent that are served, or the next deadline. One that has come is claimable, or
 -- needs attention, or is nothing that this worker could do: it must not make it look again and again.
 select min(due) - :now
 from (
     select (
         select min(run.wake_at) from run
         where
-            run.status = 'waiting' and run.paused_at is null and run.agent = served.key and run.wake_at is not null
-            and run.wake_at > :now
+            run.status = 'waiting' and run.paused_at is null and run.queue = timed.queue and run.agent = timed.agent
+            and run.priority = timed.priority and run.wake_at is not null and run.wake_at > :now
     ) as due
-    from json_each(:serves) as served
+    from ({timed}) as timed
     union all
     select min(deadline_at) from run where deadline_at is not null and ended_at is null and deadline_at > :now
 ) as coming;
@@ -439,25 +453,31 @@ from (
 select name from duty where next_at <= :now and (token is null or expires_at <= :now) order by name;
 
 -- name: look
--- All of the above for one worker. Words in braces are statements of this file; in them what is asked for of one agent
--- and queue is asked of each that it serves, one row is enough, and without a time it is the database's.
+-- All of the above for one worker. Words in braces are statements of this file; in them what is asked for of one agent,
+-- queue and priority is asked of each that is `served`, one row is enough, and without a time it is the database's.
 select
     :now as now,
     case
         when exists (
-            select 1 from json_each(:serves) as served cross join json_each(:queues) as asked
+            select 1
+            from (
+                select agent.key as agent, agent.value as code, asked.value as queue
+                from json_each(:serves) as agent cross join json_each(:queues) as asked
+            ) as served
             where exists ({claimable_ready})
         ) then true
-        when exists (select 1 from json_each(:serves) as served where exists ({claimable_by_timer})) then true
-        when exists (select 1 from json_each(:serves) as served where exists ({claimable_by_build})) then true
+        when exists (select 1 from ({timed}) as served where exists ({claimable_by_timer})) then true
+        when exists (
+            select 1 from (select key as agent, value as code from json_each(:serves)) as served
+            where exists ({claimable_by_build})
+        ) then true
         else exists ({claimable_by_message})
     end as claimable,
     ({next_due}) as due_ms,
     (select json_group_array(json_array(tenant, id, epoch, renewed_at, lease_ms)) from ({overdue}) as overdue) as overdue,
     (select json_group_array(json_array(tenant, id)) from ({past_deadline}) as past) as past_deadline,
-    (select json_group_array(json_array(tenant, id)) from ({late}) as late) as late,
     (select json_group_array(json_array(tenant, id)) from ({stranded}) as stranded) as stranded,
-    (select json_group_array(json_array(tenant, id)) from ({unread_here}) as here) as unread,
+    (select json_group_array(json_array(tenant, id, late)) from ({sent}) as sent) as sent,
     (select json_group_array(name) from ({duty_due}) as due) as duties;
 
 -- name: add_message

@@ -191,7 +191,7 @@ CREATE INDEX run_rolling_back on run (tenant, rolls_back) where rolls_back is no
 
 CREATE INDEX run_running on run (tenant, id) where status = 'running';
 
-CREATE INDEX run_timer on run (agent, wake_at)
+CREATE INDEX run_timer on run (queue, agent, priority desc, wake_at)
 where status = 'waiting' and paused_at is null and wake_at is not null;
 
 CREATE VIEW what_has_it_done as

@@ -15,9 +15,9 @@ from outlive.model.errors import StoreUnavailable
 from outlive.model.ids import Owner, RunId, Tenant
 from outlive.model.run import Authority, NewRun, RunRow, Status
 from outlive.store import columns
+from outlive.store.fairness import Standing, attended, fair
 from outlive.store.hints import never
 from outlive.store.port import (
-    Attention,
     Claim,
     Claimed,
     ClaimWhy,
@@ -164,8 +164,9 @@ class SQLiteWork(Base):
             signed = await self._write_alone(lambda database: database.execute(SIGN_AND_LOOK, ours).fetchall())
             # None was signed: who was silent for a day has no row any more.
             if signed:
-                return _look(signed[0])
-        return _look(await self._read(lambda database: database.execute(QUERIES["look"], parameters).fetchone()))
+                return _look(signed[0], most)
+        [row] = await self._read(lambda database: database.execute(QUERIES["look"], parameters).fetchall())
+        return _look(row, most)
 
     def hints(self) -> AsyncGenerator[bool]:
         self._connected()
@@ -252,27 +253,28 @@ def candidates(database: sqlite3.Connection, claim: Claim, now: int) -> list[_Ca
     common: columns.Parameters = {
         **_asked(claim), "now": now, "limit": claim.limit, "watched": columns.to_json(sorted(claim.watched)),
     }  # fmt: skip
-    found: list[sqlite3.Row] = []
+    found: list[tuple[str, sqlite3.Row]] = []
+
+    def find(way: str, **asked: str | int) -> None:
+        found.extend((way, row) for row in database.execute(QUERIES[way], {**common, **asked}))
+
     for agent, code in claim.serves.items():
-        served = {**common, "agent": agent, "code": code}
         for queue in claim.queues:
-            found += database.execute(QUERIES["claimable_ready"], {**served, "queue": queue})
-        if claim.ready_only:
-            continue
-        found += database.execute(QUERIES["claimable_by_timer"], served)
-        found += database.execute(QUERIES["claimable_by_build"], served)
+            find("claimable_ready", agent=agent, code=code, queue=queue)
+        if not claim.ready_only:
+            find("claimable_by_build", agent=agent, code=code)
     if not claim.ready_only:
-        found += database.execute(QUERIES["claimable_by_message"], common)
+        for queue, agent, code, priority in database.execute(QUERIES["timed"], common).fetchall():
+            find("claimable_by_timer", agent=agent, code=code, queue=queue, priority=priority)
+        find("claimable_by_message")
     if claim.watched and not claim.ready_only:
-        found += database.execute(QUERIES["claimable_by_lapse"], common)
-    # A run may be claimable in two ways, for instance by its timer and by a message.
-    merged: dict[tuple[str, str], sqlite3.Row] = {}
-    for row in found:
-        known = merged.setdefault((row["tenant"], row["id"]), row)
-        if row["due"] < known["due"]:
-            merged[row["tenant"], row["id"]] = row
-    best = sorted(merged.values(), key=lambda row: (-row["priority"], row["due"]))[: claim.limit]
+        find("claimable_by_lapse")
+    best = fair(found, _standing, limit=claim.limit, turn=claim.turn)
     return [_Candidate(columns.run_row(row), _why(row), row["due"]) for row in best]
+
+
+def _standing(row: sqlite3.Row) -> Standing:
+    return Standing(row["tenant"], row["id"], row["priority"], row["due"])
 
 
 def _asked(claim: Claim) -> columns.Parameters:
@@ -286,14 +288,12 @@ def _asked(claim: Claim) -> columns.Parameters:
     }
 
 
-def _look(row: sqlite3.Row) -> Look:
-    attention = [Attention(tenant, run, "deadline") for tenant, run in json.loads(row["past_deadline"])]
-    attention += [Attention(tenant, run, "late") for tenant, run in json.loads(row["late"])]
-    attention += [Attention(tenant, run, "stranded") for tenant, run in json.loads(row["stranded"])]
+def _look(row: sqlite3.Row, most: int) -> Look:
+    past, stranded, sent = (json.loads(row[name]) for name in ("past_deadline", "stranded", "sent"))
+    attention, unread = attended(past, stranded, sent, most)
     overdue = tuple(Overdue(*one) for one in json.loads(row["overdue"]))
-    unread = frozenset((Tenant(tenant), RunId(run)) for tenant, run in json.loads(row["unread"]))
     return Look(
-        row["now"], bool(row["claimable"]), row["due_ms"], overdue, tuple(attention), unread=unread,
+        row["now"], bool(row["claimable"]), row["due_ms"], overdue, attention, unread=unread,
         duties=tuple(json.loads(row["duties"])),
     )  # fmt: skip
 

@@ -59,7 +59,7 @@ create table {schema}.run (
 -- One index per way to be claimable, each with only the runs that are: ended and sleeping runs cost a claim nothing.
 create index run_ready on {schema}.run (queue, agent, priority desc, ready_at)
 where status = 'ready' and paused_at is null;
-create index run_timer on {schema}.run (agent, wake_at)
+create index run_timer on {schema}.run (queue, agent, priority desc, wake_at)
 where status = 'waiting' and paused_at is null and wake_at is not null;
 create index run_diverged on {schema}.run (agent, priority desc, id)
 where status = 'blocked' and reason in ('diverged', 'undecodable') and paused_at is null;
