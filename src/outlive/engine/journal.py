@@ -23,7 +23,7 @@ from outlive.engine.authority import DatabaseTime, Grip, margin_s
 from outlive.engine.callables import until_done
 from outlive.log import kinds
 from outlive.log.entry import BLOB_BYTES, Draft, Entry
-from outlive.log.fold import Call, Fold, step
+from outlive.log.fold import Arrival, Call, Fold, moved, step
 from outlive.model.clock import Clock
 from outlive.model.errors import CommitUnknown, LeaseLost, StoreBusy, StoreError, StoreFull, StoreUnavailable
 from outlive.model.ids import OperationId, Owner, RunId, Tenant
@@ -43,6 +43,8 @@ class Item:
     scope: str = ""
     key: str = ""
     payload: str | None = None
+    arrival: Arrival | None = None
+    """What wakes a wait. The number of its entry is known for good only when this one is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +226,7 @@ class Journal:
 
     def _prepare(self, items: Sequence[Item], also: Also, made: Made | None = None) -> Append:
         self.seam.admit(items)
-        everything = [*self._buffer, *items]
+        everything = [_settled(item) for one in (*self._buffer, *items) for item in self._with_mail(one)]
         self._buffer.clear()
         at = self.time.now()
         drafts: list[Draft] = []
@@ -251,6 +253,15 @@ class Journal:
             self.grip.authority, self.head, tuple(drafts), change=also.change, operations=(*rows, *also.rows),
             taken=also.taken, divergence=also.divergence, progress=also.progress, turn=turn, forgive=also.forgive,
         )  # fmt: skip
+
+    def _with_mail(self, item: Item) -> Iterator[Item]:
+        """A turn takes along what nobody has received. Found out as it is written: until then more may arrive."""
+        yield item
+        if isinstance(item.fact, kinds.Turn):
+            for topic, mail in self.fold.mail.items():
+                for one in mail:
+                    carried = kinds.Arrived(topic=topic, sender_key=one.sender_key, again=one.seq)
+                    yield Item(carried, payload=one.payload)
 
     async def _send(self, append: Append) -> None:
         self.head = await self.store.append(append, now=self._clock.now())
@@ -297,7 +308,10 @@ class Journal:
         if there := _holds(tail, append.drafts):
             self.memory.keep(append, Head(tail[-1].seq + 1, tail[-1].digest) if tail else append.head)
         self.memory.kept.append(Kept(self.head.seq - 1, self.head))
-        return None if there else replace(append, authority=claimed.authority, head=self.head)
+        if there:
+            return None
+        moved(self.fold, append.head.seq, self.head.seq - append.head.seq)
+        return replace(append, authority=claimed.authority, head=self.head)
 
     async def _claim_again(self) -> Claimed:
         """Until it is known that we have the run, or that we do not.
@@ -371,6 +385,12 @@ async def _shielded(work: Coroutine[object, object, None]) -> None:
 def _pause() -> Generator[None, None, None]:
     """Let a cancellation that was held back be delivered here."""
     yield
+
+
+def _settled(item: Item) -> Item:
+    if item.arrival is None or not isinstance(item.fact, kinds.Woken):
+        return item
+    return replace(item, fact=replace(item.fact, arrival=item.arrival.seq))
 
 
 def _holds(tail: Sequence[Entry], drafts: Sequence[Draft]) -> bool:

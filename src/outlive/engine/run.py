@@ -341,7 +341,9 @@ class Run(Generic[D]):
         text = clean(attempt.kit.scrubber, plain, plain.encode(question, where="a question"), "a question")
         shown = show("ask", f'{{"{role}":{text}}}')
         asked = Asked("ask", attempt.digest(canonical(question), canonical(role)), shown, line)
-        wanted = waits.Wanted(f"an answer of {role}", until=until, role=role, question=text, topic="answer")
+        wanted = waits.Wanted(
+            f"an answer of {role}", until=until, role=role, question=text, topic="answer", expects=codec.name
+        )
         return cast(M, waits.told(await waits.wait(attempt, asked, wanted), codec, self.id))
 
     # ---- values, events, turns

@@ -92,18 +92,10 @@ class Turns(Generic[S]):
         lost = [lost_operation(orphan) for orphan in self._attempt.fold.orphans.values()]
         fact = kinds.Turn(name=self._shown, digest=self._digest, shown=self._shown, number=number, lost=lost)
         scope.executing = True
-        await self._attempt.journal.append(Item(fact, scope.name, scope.key, text), *self._mail())
+        await self._attempt.journal.append(Item(fact, scope.name, scope.key, text))
         scope.executing = False
         await self._attempt.recorded(scope)
         return self._attempt.fold.current[scope.name].calls[0]
-
-    def _mail(self) -> list[Item]:
-        """What has arrived and nobody has received: it must not leave with the window before."""
-        return [
-            Item(kinds.Arrived(topic=topic, sender_key=one.sender_key, again=one.seq), payload=one.payload)
-            for topic, mail in self._attempt.fold.mail.items()
-            for one in mail
-        ]
 
     def _enter(self, scope: Scope) -> None:
         """From here on calls are matched with those recorded after the turn's own entry."""

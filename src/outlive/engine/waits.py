@@ -33,6 +33,7 @@ class Wanted:
     until: int = 0
     role: str = ""
     question: str | None = None
+    expects: str = ""
 
 
 async def wait(attempt: Attempt, asked: Asked, wanted: Wanted) -> Call:
@@ -51,16 +52,24 @@ async def _until_over(
     topic = topic_of(key, wanted)
     while True:
         await attempt.gate(scope)
-        mail = attempt.fold.mail.get(topic) if topic else None
-        if mail or (until and attempt.kit.time.now() >= until):
-            arrival = mail[0].seq if mail else None
-            over = kinds.Woken(name=asked.name, digest=asked.digest, shown=asked.shown, topic=topic, arrival=arrival)
-            await _record(attempt, scope, Item(over, scope.name, key))
+        # Another branch may be about to receive the first: until its entry is written it is in the mail still.
+        mail = next((one for one in attempt.fold.mail.get(topic, ()) if not one.taken), None) if topic else None
+        if mail is not None or (until and attempt.kit.time.now() >= until):
+            if mail is not None:
+                mail.taken = True
+            over = kinds.Woken(name=asked.name, digest=asked.digest, shown=asked.shown, topic=topic)
+            await _record(attempt, scope, Item(over, scope.name, key, arrival=mail))
             return
         if not begun:
             begun = True
             fact = kinds.Waiting(
-                name=asked.name, digest=asked.digest, shown=asked.shown, topic=topic, until=until, role=wanted.role
+                name=asked.name,
+                digest=asked.digest,
+                shown=asked.shown,
+                topic=topic,
+                until=until,
+                role=wanted.role,
+                expects=wanted.expects,
             )
             item = Item(fact, scope.name, key, wanted.question)
             if wanted.question is not None:

@@ -184,13 +184,13 @@ class Worker:
         self._keeper.heard(look.database)
         if sign:
             self._signed = now
-        self._pass_on(look)
+        self.pass_on(look)
         await self._attend(look)
         if self.aside is not None and not self._stopping:
             self.aside.offer(look.duties)
         return await self._take() if look.claimable or self._watch.lapsed else 0
 
-    def _pass_on(self, look: Look) -> None:
+    def pass_on(self, look: Look) -> None:
         """The runs that are driven here and were sent something look into their inbox now, not at the next renewal."""
         for drive in self._drives.values() if look.unread else ():
             if (drive.claimed.row.tenant, drive.claimed.row.id) in look.unread:

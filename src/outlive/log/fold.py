@@ -86,13 +86,14 @@ class Adopted:
     let_in: set[tuple[str, str]] = field(default_factory=set)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Arrival:
-    """A message that no call has received yet."""
+    """A message that no call has received yet; `taken` says that one is about to."""
 
     seq: int
     sender_key: str
     payload: str
+    taken: bool = False
 
 
 @dataclass(slots=True)
@@ -149,6 +150,15 @@ class Fold:
         """Operations that are pending or unknown; with those of lost entries that no call has met again, if asked."""
         known = [*self.operations.values(), *(self.orphans.values() if orphans else ())]
         return [c for c in known if c.sent and c.sent.status in IN_DOUBT]
+
+
+def moved(state: Fold, since: int, by: int) -> None:
+    """What was folded in as entry `since` and later has become entries that are `by` further on."""
+    for mail in state.mail.values():
+        for one in mail:
+            one.seq += by if one.seq >= since else 0
+    for call in state.keys.values():
+        call.seq += by if call.seq >= since else 0
 
 
 def fold(entries: Iterable[Entry]) -> Fold:

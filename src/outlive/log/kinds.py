@@ -323,12 +323,16 @@ class Arrived(Fact):
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting(Call):
-    """A wait began, until `until` at the latest (0: for ever). Payload: the question, if a person is asked."""
+    """A wait began, until `until` at the latest (0: for ever). Payload: the question, if a person is asked.
+
+    `expects` names the type of the answer.
+    """
 
     KIND: ClassVar[str] = "wait"
     topic: str = ""
     until: int = 0
     role: str = ""
+    expects: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
