@@ -103,3 +103,12 @@ unlucky: Outlive[None] = Outlive(deps=closed_shop)
 @unlucky.agent(name="greet")
 async def unlucky_greet(run: Run[None], name: str) -> str:
     return name
+
+
+@app.agent()
+async def sells(run: Run[None], item: str) -> str:
+    """Asks before it waits for an offer."""
+    if not await run.ask(f"Sell {item}?", bool, role="owner"):
+        return "kept"
+    offer = await run.receive("offers", Order)
+    return f"{offer.count} {offer.item} for {await run.ask('What price?', str, role='clerk')}"

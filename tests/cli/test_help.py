@@ -32,9 +32,9 @@ def options(verb: str) -> set[str]:
 
 def test_there_are_the_verbs() -> None:
     assert sorted(VERBS) == [
-        "adopt", "audit verify", "cancel", "config", "db check", "db init", "db upgrade", "doctor", "export",
-        "import", "log", "pause", "ps", "resolve", "resume", "retention", "retry", "run", "show", "start",
-        "terminate", "versions", "worker",
+        "adopt", "answer", "audit verify", "cancel", "config", "db check", "db init", "db upgrade", "doctor",
+        "export", "import", "log", "pause", "ps", "questions", "resolve", "resume", "retention", "retry", "run",
+        "send", "show", "start", "terminate", "versions", "worker",
     ]  # fmt: skip
 
 

@@ -79,7 +79,8 @@ def test_show_answers_the_three_questions(cli: Cli) -> None:
 def test_show_json_keeps_its_fields(cli: Cli) -> None:
     shown = json.loads(cli("show", "doubt", "--json").stdout)
     assert list(shown) == [
-        "run", "owner", "waiting_for", "operations", "divergences", "unread", "result", "error",
+        "run", "owner", "waiting_for", "operations", "divergences", "unread", "questions", "result",
+        "error",
     ]  # fmt: skip
     assert list(shown["run"]) == RUN
     assert list(shown["operations"][0]) == OPERATION

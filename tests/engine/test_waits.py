@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -184,6 +185,60 @@ async def test_mail_that_nobody_has_received_goes_on_into_the_next_turn(rig: Rig
     assert await said(rig) == "['1', '2']"
     window = await rig.store.window(DEFAULT_TENANT, RunId(RUN))
     assert sum(entry.kind == "arrived" for entry in window) < 5, "the window holds the mail of this turn alone"
+
+
+async def test_branches_that_wait_for_one_topic_receive_a_message_each(rig: Rig) -> None:
+    async def body(run: Run[None]) -> object:
+        return sorted(await run.gather(*(run.receive("offers", str) for _ in range(4))))
+
+    worker = await begin(rig, body)
+    for key in "abcd":
+        await handle(rig).send("offers", key, key=key)
+    await rig.settle(worker)
+    assert await said(rig) == "['a', 'b', 'c', 'd']"
+
+
+async def test_a_message_that_comes_as_a_turn_ends_goes_on_into_the_next(rig: Rig) -> None:
+    in_turn, release = asyncio.Event(), asyncio.Event()
+
+    async def body(run: Run[None]) -> object:
+        async for state in run.turns(State()):
+            if state.n == 1:
+                return await run.receive("offers", str)
+            in_turn.set()
+            await release.wait()
+            state.n = 1
+        return None
+
+    worker = await begin(rig, body)
+    assert await worker.claim() == 1
+    await in_turn.wait()
+    [drive] = worker._drives.values()
+    assert drive.attempt is not None
+    journal = drive.attempt.journal
+
+    async def waiting(count: int) -> None:
+        while len(journal.exclusive()._waiters or ()) < count:
+            await rig.row(RUN)
+
+    async with journal.exclusive():
+        await handle(rig).send("offers", "hello", key="k")
+        drive.grip.unread()
+        await waiting(1)
+        release.set()
+        await waiting(2)
+    await worker.idle()
+    assert await said(rig) == "hello"
+
+
+async def test_what_a_client_sends_as_json_is_found_again_as_a_model(rig: Rig) -> None:
+    async def body(run: Run[None]) -> object:
+        return (await run.receive("offers", Offer)).by
+
+    worker = await begin(rig, body)
+    await handle(rig).send("offers", {"cents": "4", "by": "bea"}, key="k")
+    await rig.settle(worker)
+    assert await said(rig) == "bea"
 
 
 async def test_a_question_is_seen_before_it_is_answered(rig: Rig) -> None:

@@ -8,20 +8,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, TypeVar, cast
 
-from outlive.app import stop
-from outlive.engine import inbox, waits
-from outlive.engine.callables import check_name
+from outlive.app import mail, stop
 from outlive.engine.control import Control
 from outlive.engine.definition import AgentSpec
 from outlive.engine.worker import owner_name
 from outlive.log import kinds
-from outlive.log.codec import codec_of
 from outlive.log.entry import Entry
 from outlive.model.clock import Clock
 from outlive.model.errors import Refused, RunCancelled, RunExpired, RunFailed, TimedOut, UndecodableEntry, UnknownRun
 from outlive.model.ids import RunId, Tenant
 from outlive.model.run import RunRow
-from outlive.store.port import Message, Store
+from outlive.store.port import Store
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -87,22 +84,16 @@ class Handle(Generic[R_co]):
         says: send it again as often as you are in doubt. Raises UnknownRun, NotSerialisable, and Refused for a topic
         that is no name.
         """
-        check_name("topic", topic)
-        body = codec_of(type(message)).encode(message, where=f"the message on {topic}")
-        row = Message(self._tenant, self._run, inbox.MAIL + topic, key, body)
-        await self._store().post(row, now=self._clock.now())
+        body = mail.written(message, f"the message on {topic}")
+        await mail.send(self._store(), self._tenant, self._run, topic, body, key, self._clock.now())
 
     async def answer(self, question: str, answer: object, *, who: str) -> None:
         """Answer a question that the run has asked; `question` is the `id` that its event `run.asked` gives.
 
         The first answer counts. Raises as `send`, and Refused for what is no question's id.
         """
-        if not question.startswith(waits.ANSWER):
-            raise Refused(what=f"an answer to {question!r}", why="it is not the id of a question")
-        body = codec_of(type(answer)).encode(answer, where="the answer")
-        await self._store().post(
-            Message(self._tenant, self._run, inbox.MAIL + question, who, body), now=self._clock.now()
-        )
+        body = mail.written(answer, "the answer")
+        await mail.answer(self._store(), self._tenant, self._run, question, body, who, self._clock.now())
 
     async def cancel(
         self, *, who: str, why: str = "", grace: timedelta = stop.GRACE, wait: timedelta = stop.AT_ONCE
@@ -188,7 +179,9 @@ def _event(entry: Entry) -> Event | None:
             name, data = fact.name.removeprefix("emit:"), entry.payload or "{}"
             return Event(str(entry.seq), name, cast("dict[str, object]", json.loads(data)))
         case kinds.Waiting() if entry.payload is not None:
-            asked = {"question": json.loads(entry.payload), "role": fact.role, "id": fact.topic}
+            asked = {
+                "question": json.loads(entry.payload), "role": fact.role, "id": fact.topic, "expects": fact.expects,
+            }  # fmt: skip
             return Event(str(entry.seq), "run.asked", asked)
         case kinds.Blocked():
             return Event(str(entry.seq), "run.blocked", {"reason": fact.reason, "detail": fact.detail})

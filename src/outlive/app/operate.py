@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import cast, get_args
 from urllib.parse import unquote, urlsplit
 
-from outlive.app import decide, inspect, stop
+from outlive.app import decide, inspect, mail, stop
 from outlive.app.client import last_entry
 from outlive.app.compose import open_store
 from outlive.app.explain import stall_of
@@ -215,6 +215,7 @@ class Report:
     serving: list[WorkerRow]
     owner: WorkerRow | None
     unread: int
+    questions: list[mail.Question]
     result: str | None
     error: str
     adoptable: list[Choice] = field(default_factory=list)
@@ -245,7 +246,8 @@ async def report(store: Store, tenant: str, run: str) -> Report:
         divergences=await store.divergences(row.tenant, row.id),
         serving=[one for one in workers if one.fits(row)],
         owner=next((one for one in workers if one.owner == row.owner), None),
-        unread=len(await store.unread(row.tenant, row.id)), result=result, error=error,
+        unread=len(await store.unread(row.tenant, row.id)),
+        questions=await mail.readable_questions(store, row), result=result, error=error,
         adoptable=await _adoptable(store, row),
     )  # fmt: skip
 
@@ -309,6 +311,31 @@ async def log_lines(
     )
     async for line in source:
         yield line
+
+
+async def questions(store: Store, tenant: str, run: str | None, *, limit: int) -> list[mail.Question]:
+    """Open questions of one run, or of up to `limit` runs. Raises UnknownRun."""
+    if run is not None:
+        return await mail.questions(store, Tenant(tenant), RunId(run))
+    return await mail.all_questions(store, Tenant(tenant), limit=limit)
+
+
+async def send(store: Store, tenant: str, run: str, topic: str, text: str, key: str) -> tuple[bool, RunRow]:
+    """Send JSON to a run. Whether it is new, and the run after that. Raises UnknownRun, Refused, BadArguments."""
+    body = mail.check_json(text, "the message")
+    new = await mail.send(store, Tenant(tenant), RunId(run), topic, body, key, None)
+    row = await store.run(Tenant(tenant), RunId(run))
+    if row is None:
+        raise UnknownRun(run=run)
+    return new, row
+
+
+async def answer(store: Store, tenant: str, run: str, named: str, text: str, who: str) -> mail.Question:
+    """Answer an open question. Raises UnknownRun, UnknownQuestion, BadArguments."""
+    asked = await mail.asked(store, Tenant(tenant), RunId(run), named)
+    body = mail.check_answer(asked, text)
+    await mail.answer(store, Tenant(tenant), asked.run, asked.id, body, who, None)
+    return asked
 
 
 async def resolve(

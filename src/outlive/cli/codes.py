@@ -26,6 +26,7 @@ from outlive.model.errors import (
     TooEarly,
     UnknownAgent,
     UnknownOperation,
+    UnknownQuestion,
     UnknownRun,
 )
 
@@ -88,6 +89,8 @@ def hint(error: Exception) -> str:
     """What to do about it, where the message does not say so."""
     if isinstance(error, UnknownOperation):
         return f"`outlive show {error.run}` lists its operations" if not error.matches else "say more of its id"
+    if isinstance(error, UnknownQuestion):
+        return "say more of its id" if error.matches else f"`outlive questions {error.run}` lists its open questions"
     if isinstance(error, UnknownAgent) and (near := difflib.get_close_matches(error.name, error.known, 1)):
         return f"did you mean {near[0]}?"
     return next((advice for kind, advice in _HINTS.items() if isinstance(error, kind)), "")

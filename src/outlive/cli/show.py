@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from outlive.cli import advice, options
+from outlive.cli.questions import question_json
 from outlive.cli.screen import (
     COLOURS,
     console,
@@ -73,6 +74,7 @@ def _json(found: Report) -> dict[str, object]:
         "divergences": [{"code": one.code, "report": one.report} for one in found.divergences],
         "adoptable": [{"how": one.how, "means": one.means} for one in found.adoptable],
         "unread": found.unread,
+        "questions": [question_json(one) for one in found.questions],
         "result": value_of(found.result),
         "error": found.error,
     }  # fmt: skip
@@ -84,6 +86,9 @@ def _print(found: Report, settings: Settings) -> None:
     out = console()
     for name, value, style in _facts(found):
         out.print(Text(f"{name + ':':<13}") + Text(plain(value), style=style))
+    for question in found.questions:
+        asked = f"{question.text} (to {question.role}, {question.id})"
+        out.print(Text(f"{'question:':<13}{plain(asked)}"))
     for operation in found.operations:
         out.print()
         out.print(_headline(operation))

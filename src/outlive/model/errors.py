@@ -20,6 +20,7 @@ OutliveError
 ├── RequestError              the request cannot be met as it stands
 │   ├── UnknownRun            no run of that id
 │   ├── UnknownOperation      no operation of that id in the run, or several that begin so
+│   ├── UnknownQuestion       no open question of that id in the run, or several that begin so
 │   ├── RunExists             the id is taken by a run with another agent or input
 │   ├── NotInDoubt            the operation is settled: there is nothing to resolve
 │   ├── NotAdoptable          a divergence that nobody can accept in this way
@@ -210,6 +211,18 @@ class UnknownOperation(RequestError):
         several = f"{len(matches)} operations that begin with {operation!r}: {', '.join(matches)}"
         super().__init__(f"run {run} has {several if matches else f'no operation {operation!r}'}")
         self.run, self.operation, self.matches = run, operation, matches
+
+
+class UnknownQuestion(RequestError):
+    """No open question of that id in the run; or several begin so, which `matches` names. `known` are all open ones."""
+
+    def __init__(
+        self, *, run: str, question: str, matches: tuple[str, ...] = (), known: tuple[str, ...] = ()
+    ) -> None:  # fmt: skip
+        several = f"{len(matches)} open questions that begin with {question!r}: {', '.join(matches)}"
+        none = f"no open question {question!r}; open: {', '.join(known) or 'none'}"
+        super().__init__(f"run {run} has {several if matches else none}")
+        self.run, self.question, self.matches, self.known = run, question, matches, known
 
 
 class RunExists(RequestError):

@@ -3,7 +3,8 @@
 from outlive.testing.clock import ManualClock
 from outlive.testing.faults import Died, Fault, FaultyStore
 from outlive.testing.lab import Lab, lab
+from outlive.testing.post import Mail
 from outlive.testing.sweep import SweepReport
 from outlive.testing.world import Stuck
 
-__all__ = ["Died", "Fault", "FaultyStore", "Lab", "ManualClock", "Stuck", "SweepReport", "lab"]
+__all__ = ["Died", "Fault", "FaultyStore", "Lab", "Mail", "ManualClock", "Stuck", "SweepReport", "lab"]

@@ -129,6 +129,8 @@ class FaultyStore:
         self.unmet = list(faults)
         self._store = store
         self._on_commit = on_commit or (lambda _: None)
+        self.before_call: Callable[[], Awaitable[None]] | None = None
+        """What happens elsewhere before each call."""
         self._late: list[tuple[int, Callable[[], Awaitable[object]]]] = []
 
     def inject(self, *faults: Fault) -> None:
@@ -185,6 +187,8 @@ class FaultyStore:
         raise Died(self.died)
 
     async def _call(self, method: str, do: Callable[[], Awaitable[T]], append: Append | None = None) -> T:
+        if self.before_call is not None and not self.died:
+            await self.before_call()
         fault = self._enter(method, append)
         if self._late:
             await self.deliver(everything=False)

@@ -18,6 +18,7 @@ from typing import Generic, TypeVar, get_args
 from typing_extensions import TypeVar as DefaultTypeVar
 
 from outlive.app import decide
+from outlive.app import mail as mails
 from outlive.app.client import Handle
 from outlive.app.outlive import Outlive
 from outlive.app.registry import Registry
@@ -28,6 +29,7 @@ from outlive.model.operation import IN_DOUBT, OperationRow
 from outlive.testing.clock import ManualClock
 from outlive.testing.faults import Fault, FaultKind, FaultyStore
 from outlive.testing.ground import File, Ground
+from outlive.testing.post import Mail
 from outlive.testing.replaying import replay_elsewhere
 from outlive.testing.sweep import ALL, Person, Plan, Sweep, SweepReport
 from outlive.testing.world import (
@@ -128,6 +130,27 @@ class Lab(Generic[D]):
         """The operation records of a run, in the order of their first intent."""
         return await self._world.store.operations(DEFAULT_TENANT, RunId(_id(run)))
 
+    async def send(self, run: Handle[R] | str, topic: str, message: object, *, key: str = "") -> None:
+        """Send a message to a run, as `Handle.send`; without a `key` it is another message each time."""
+        body = mails.written(message, f"the message on {topic}")
+        store, now = self._world.store, self.clock.now()
+        await mails.send(store, DEFAULT_TENANT, RunId(_id(run)), topic, body, key or self.clock.token(), now)
+
+    async def questions(self, run: Handle[R] | str) -> list[str]:
+        """The questions that a run waits with, in the order in which it asked."""
+        found = await mails.questions(self._world.store, DEFAULT_TENANT, RunId(_id(run)))
+        return [one.text for one in found if not one.answered_by]
+
+    async def answer(self, run: Handle[R] | str, answer: object, *, question: str = "", who: str = "lab") -> None:
+        """Answer a question of a run, by its text; it need not be said where only one is open.
+
+        Raises UnknownQuestion.
+        """
+        store, now = self._world.store, self.clock.now()
+        asked = await mails.asked(store, DEFAULT_TENANT, RunId(_id(run)), question)
+        body = mails.written(answer, "the answer")
+        await mails.answer(store, DEFAULT_TENANT, asked.run, asked.id, body, who, now)
+
     async def resolve(
         self, run: Handle[R] | str, tool_or_operation: str, decision: decide.Word, *, outcome: object = None,
         why: str = _SAID,
@@ -161,10 +184,10 @@ class Lab(Generic[D]):
 
     # ---- sweeping
 
-    async def sweep(
+    async def sweep(  # noqa: PLR0913 - each is said by name
         self, agent: Agent[I, R], input: I, /, *, person: Person | None = None,
         equal: Callable[[R, R], bool] | None = None, every: int = 1, deaths: int = 1,
-        together: int = 1, kinds: Sequence[FaultKind] = ALL,
+        together: int = 1, kinds: Sequence[FaultKind] = ALL, mail: Sequence[Mail] = (),
     ) -> SweepReport:  # fmt: skip
         """Run the agent again and again, each time with a fault at another store call, and check how it recovers.
 
@@ -176,9 +199,10 @@ class Lab(Generic[D]):
         should be, and the report counts it as *blocked*. `equal` compares results with that of the undisturbed run
         (default `==`). `every` takes only each so-manieth call, and the first of each kind; with `deaths=2` the next
         worker dies as well; `together` points are tried at a time; `kinds` are the kinds of faults that are tried.
+        `mail` is what the world outside says to each run, and when.
         Raises AssertionError that names call and fault and shows the log.
         """
-        sweep = Sweep(self._elsewhere, agent, input, person=person, equal=equal)
+        sweep = Sweep(self._elsewhere, agent, input, person=person, equal=equal, mail=mail)
         return await sweep.run(Plan(every, deaths, together, kinds))
 
     async def replay(

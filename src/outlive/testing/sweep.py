@@ -24,6 +24,7 @@ from outlive.model.operation import IN_DOUBT, DidNotHappen, Happened, OperationR
 from outlive.model.run import RunRow
 from outlive.testing.audit import audit
 from outlive.testing.faults import WRITES, Fault, FaultKind, Made
+from outlive.testing.post import Mail, Post
 from outlive.testing.world import World, resolve, why_blocked
 
 D = DefaultTypeVar("D", default=None)
@@ -40,6 +41,8 @@ ALL: tuple[FaultKind, ...] = get_args(FaultKind)
 
 # A second death is tried at one in so many calls of the recovering worker, each time others.
 _STRIDE = 7
+# In so many looks a worker has read what came after the end of a run.
+_MOST_LOOKS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +164,9 @@ class Sweep(Generic[I, R, D]):
 
     def __init__(
         self, world: Callable[[AgentSpec], World[D]], agent: Agent[I, R], input: I, *, person: Person | None,
-        equal: Callable[[R, R], bool] | None,
+        equal: Callable[[R, R], bool] | None, mail: Sequence[Mail] = (),
     ) -> None:  # fmt: skip
+        self._mail = mail
         self._new, self._agent, self._input, self._person = world, agent, input, person
         self._equal = equal
         self._tools: dict[str, ToolSpec] = {}
@@ -228,7 +232,10 @@ class Sweep(Generic[I, R, D]):
             world.next_faults = [point.second] if point and point.second else []
             first = world.process
             handle = await world.client.start(self._agent, self._input, id=name)
+            world.post = Post(world.store, world.clock, RunId(handle.id), self._mail)
             row = await self._finish(world, RunId(handle.id))
+            if row.ended and await world.post.rest():
+                row = await self._answered(world, row)
             late = await first.deliver()
             result, error = await self._result(world, row)
             end = End(row, result, error, first.made)
@@ -256,6 +263,15 @@ class Sweep(Generic[I, R, D]):
                 break
             row = await world.finish(run)
         return row
+
+    async def _answered(self, world: World[D], row: RunRow) -> RunRow:
+        """What came after its end is read by whoever looks after ended runs, however often that fails."""
+        for _ in range(_MOST_LOOKS):
+            await world.work()
+            if not await world.store.unread(DEFAULT_TENANT, row.id):
+                break
+            world.clock.advance(timedelta(seconds=5))
+        return await world.row(row.id)
 
     async def _ask(self, world: World[D], row: RunRow) -> bool:
         """Let the person decide what is in doubt; whether anything was decided."""

@@ -36,6 +36,7 @@ from outlive.store.port import Append, RunFilter, Store
 from outlive.testing.clock import ManualClock
 from outlive.testing.faults import Died, Fault, FaultyStore
 from outlive.testing.ground import Ground
+from outlive.testing.post import Post
 
 D = TypeVar("D", default=None)
 
@@ -107,6 +108,7 @@ class World(Generic[D]):
         self.next_faults: list[tuple[Fault, ...]] = []
         self._complaints = Complaints()
         self._evict = evict
+        self.post: Post | None = None
         self._client: Outlive[D] | None = None
         self._process: tuple[FaultyStore, Worker] | None = None
 
@@ -159,6 +161,12 @@ class World(Generic[D]):
         )  # fmt: skip
         self._process = store, worker
 
+        async def before_call() -> None:
+            if self.post is not None:
+                await self.post.by_call(worker)
+
+        store.before_call = before_call
+
     # ---- working
 
     async def work(self) -> None:
@@ -167,6 +175,8 @@ class World(Generic[D]):
             store, worker = self._process or (None, None)
             assert store is not None and worker is not None, "the lab is closed"
             found = 0
+            if self.post is not None:
+                await self.post.by_time()
             try:
                 found = await worker.claim()
             except Died:
@@ -191,6 +201,8 @@ class World(Generic[D]):
             if row.ended or row.status == "blocked" or (until_death and self.deaths):
                 return row
             step = await self.next_due()
+            if step is None and self.post is not None and await self.post.rest():
+                continue
             if step is None:
                 raise Stuck(f"run {run} is {row.status} ({row.reason or 'no reason'}) and nothing will become due")
             self.clock.advance(timedelta(milliseconds=step))
@@ -207,6 +219,8 @@ class World(Generic[D]):
             if row.status == "running":
                 # Its worker has died: the next one watches the lease once in each renewal interval.
                 due.append(now + int(_LEASE.total_seconds() * 1000) // 3)
+        if self.post is not None and (said_at := self.post.next_due()) is not None:
+            due.append(said_at)
         later = [at - now for at in due if at > now]
         return min(later, default=None)
 
