@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from pydantic import BaseModel
 
@@ -18,6 +19,9 @@ from outlive import Agent, Operation, Outlive, Run
 
 # About what a model says in one go: the answer of a step is some 600 bytes in the log.
 TEXT = "The invoice of the third of May is overdue; the customer has been reminded twice. " * 7
+
+# Long enough for the worker that began it to be gone.
+NAP = timedelta(seconds=2)
 
 registered: Outlive[None] = Outlive()
 
@@ -173,6 +177,21 @@ async def works(run: Run[None], plan: Plan) -> None:
 async def wakes(run: Run[None], number: int) -> float:
     """The moment of its first step."""
     return await run.step(moment)
+
+
+@registered.agent()
+async def hears(run: Run[None], number: int) -> float:
+    """The moment after which the step that follows a message is in the log."""
+    await run.receive("go", str)
+    await run.step(pass_by, number)
+    return await run.step(moment)
+
+
+@registered.agent()
+async def naps(run: Run[None], number: int) -> None:
+    """A timer, and a step after it."""
+    await run.sleep(NAP)
+    await run.step(pass_by, number)
 
 
 @registered.agent()

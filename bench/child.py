@@ -14,6 +14,7 @@ import time
 from bench import agents
 from bench.floor import PostgresFloor, SQLiteFloor
 from bench.idling import count_statements
+from bench.processes import memory_mb
 from bench.waking import PostgresBell, SQLiteBell
 from outlive.log.entry import Entry
 
@@ -39,9 +40,13 @@ async def worker(url: str) -> None:
         used = time.process_time()
         async with app.worker():
             tell(began=time.perf_counter())
+            served = app._worker
+            assert served is not None
             while (word := await asyncio.to_thread(listen)) != "stop":
                 if word == "count":
-                    tell(statements=statements(), cpu=time.process_time())
+                    tell(
+                        statements=statements(), cpu=time.process_time(), loaded=len(served.running()), rss=memory_mb()
+                    )
         ended = agents.ended
         tell(at=ended.at, steps=ended.steps, cpu=time.process_time() - used)
 

@@ -12,6 +12,7 @@ from bench.idling import idling
 from bench.imports import importing
 from bench.places import Place
 from bench.recovery import loading, recovery
+from bench.sleepers import timers, waiting
 from bench.throughput import throughput
 from bench.waking import waking
 
@@ -26,4 +27,6 @@ MEASURES: dict[str, Callable[[Place, Effort], Coroutine[None, None, list[Line]]]
     "growth": growth,
     "import": importing,
     "idle": idling,
+    "waiting": waiting,
+    "timers": timers,
 }

@@ -83,6 +83,12 @@ def cpu_of_tree(pid: int) -> float:
     return sum(used) / os.sysconf("SC_CLK_TCK")
 
 
+def memory_mb() -> float:
+    """What this process holds in memory now, in megabytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGESIZE") / 2**20
+
+
 def _processes() -> list[tuple[set[int], int]]:
     """Each process: itself and all those above it, and its ticks of processor."""
     parents, ticks = dict[int, int](), dict[int, int]()

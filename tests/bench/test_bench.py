@@ -52,6 +52,16 @@ def test_what_needs_a_long_run_is_measured_on_a_short_one() -> None:
     assert all(line.ours.median > 0 for line in lines)
 
 
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_what_waits_is_measured_on_a_few(store: str, request: pytest.FixtureRequest) -> None:
+    where = "sqlite" if store == "sqlite" else str(request.getfixturevalue("postgres_server"))
+    with place_of(where) as place:
+        lines = {line.name: line for line in measured(place, ["waiting", "timers"], Effort(rounds=1, share=0.001))}
+    assert lines["waiting, loaded"].ours.median == 0
+    assert min(lines[f"waiting, {name}"].ours.median for name in ("memory", "wake p50", "wake p99")) > 0
+    assert min(lines[f"timers, {name}"].ours.median for name in ("worked off", "starts p50", "starts p99")) > 0
+
+
 async def test_a_log_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "_PAGE", 4)
     with place_of("sqlite") as place:
