@@ -112,7 +112,7 @@ async def _act(control: Control, row: RunRow, *, deaf: bool) -> None:
     lives = await _lives(control, row)
     stands = row.status == "blocked" or row.paused_at is not None
     try:
-        if deaf and lives:
+        if deaf:
             await control.enforce(row.tenant, row.id, live=True)
         elif not lives and (stands or not await _served(control, row)):
             await control.enforce(row.tenant, row.id)
@@ -136,10 +136,10 @@ async def _lives(control: Control, row: RunRow) -> bool:
 
 
 async def _served(control: Control, row: RunRow) -> bool:
-    """Whether a live worker serves the agent with a build that has not diverged on this run."""
+    """Whether a live worker serves the agent, as the run's pin asks, with a build that has not diverged on it."""
     tried = {one.code for one in await control.store.divergences(row.tenant, row.id)}
     alive = await control.store.workers(within_ms=_ALIVE_MS, now=control.clock.now())
-    return any(worker.serves[row.agent] not in tried for worker in alive if row.agent in worker.serves)
+    return any(worker.fits(row) and worker.serves[row.agent] not in tried for worker in alive)
 
 
 async def _run(control: Control, tenant: Tenant, run: str) -> RunRow:

@@ -27,7 +27,7 @@ def cancel(
     grace: Annotated[
         str, typer.Option(metavar="TIME", help="How long it may clean up, from when its code is told.")
     ] = "30s",
-    wait: options.Wait = "60s",
+    wait: options.Wait = "2m",
     store: options.Store = None,
     tenant: options.Tenant = None,
     unsafe_durability: options.Unsafe = False,
