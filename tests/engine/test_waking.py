@@ -88,7 +88,7 @@ async def test_news_of_its_own_end_a_wait() -> None:
 
 
 async def test_without_hints_a_worker_looks_more_often_but_never_less_than_its_lease_asks() -> None:
-    assert Pace().between_looks() == 5.0
+    assert Pace().between_looks() == 6.0
     assert Pace().between_looks(hinted=False) == 1.0
     assert Pace(lease_ms=2_000).between_looks() == 2 / 3
     assert Pace(lease_ms=600).between_looks(hinted=False) == 0.2

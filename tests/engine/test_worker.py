@@ -237,7 +237,7 @@ async def test_a_due_timer_that_nobody_serves_does_not_make_a_worker_spin(rig: R
     await rig.serve_for(serving, timedelta(minutes=1))
     store.inject()  # count from here
     await rig.serve_for(serving, timedelta(minutes=1))
-    assert 11 <= store.counts["look"] <= 12
+    assert 9 <= store.counts["look"] <= 11
     assert set(store.counts) == {"look"}
     idle.stop()
     await serving
