@@ -17,12 +17,14 @@ from typing import TypeVar
 
 from outlive.model.clock import Clock
 from outlive.model.errors import StoreUnavailable
+from outlive.model.ids import RunId, Tenant
 from outlive.store.certain import turn
 from outlive.store.port import Transaction
 from outlive.store.sqlite import SQLiteStore
 from outlive.store.sqlite.base import clock as database_clock
 from outlive.store.sqlite.connection import SETUP, connect_writer, translated
 from outlive.store.sqlite.migrate import migrate, migrations
+from outlive.store.sqlite.near import Near
 from outlive.store.sqlite.thread import Work
 from outlive.store.sqlite.transaction import OwnTransaction
 from outlive.store.sqlite.turnstile import Turnstile
@@ -74,6 +76,10 @@ class DirectStore(SQLiteStore):
 
     async def _append(self, work: Work[T]) -> T:
         return await self._committed(work, turn)
+
+    def _near_by(self, tenant: Tenant, run: RunId) -> Near | None:
+        """Everything is near here, and no other thread could be asked whether it is idle."""
+        return None
 
     async def _committed(self, work: Work[T], pause: Callable[[], Awaitable[None]]) -> T:
         self._refuse_inside()
