@@ -11,7 +11,8 @@ import pytest
 
 from outlive.app import client, outlive
 from outlive.app.settings import Settings, shown
-from outlive.engine import authority, callables, definition, failures, replay, settle, waking, worker
+from outlive.duty import route, telling, webhook
+from outlive.engine import authority, callables, definition, failures, notices, replay, settle, waking, worker
 from outlive.engine.attempt import Kit
 from outlive.log import entry
 from outlive.model.operation import Effect, OperationStatus, Retry
@@ -59,6 +60,18 @@ FIGURES = {
     ],
     "leases that lapse": [str(SETTINGS.max_lapses)],
     "clean-up": [spoken(SETTINGS.grace)],
+    "how soon somebody": [spoken(PACE.poll_most)],
+    "a delivery that fails": [
+        spoken(telling.LONGEST_PAUSE), f"{telling.PATIENCE.days} days", spoken(route.TIMEOUT),
+    ],
+    "a route that fails": [
+        f"{telling.MOST_FAILURES} times", spoken(telling.LONGEST_REST), f"{telling.AT_ONCE} at once",
+    ],
+    "deadline near": [
+        f"{telling.DEADLINE_LEAD.total_seconds() / 3600:g} h", spoken(telling.DeadlinesDuty.due), "every minute",
+    ],
+    "reason, detail": [f"{notices.SHOWN:,}"],
+    "what a receiver": [str(webhook.SHOWN)],
     "event loop": [spoken(SETTINGS.stall_limit), f"code {authority.STALLED_EXIT}"],
     "drain": [spoken(SETTINGS.drain)],
     "code that does not end": [spoken(typing.cast("float", default(Kit, "unload_s")))],
@@ -88,7 +101,9 @@ def test_a_limit_has_the_figure_of_the_code(limit: str) -> None:
 
 
 def test_every_default_of_a_setting_is_in_the_limits() -> None:
-    for setting in ("lease", "concurrency", "drain", "grace", "stall_limit", "stall_notice", "max_lapses"):
+    for setting in (
+        "lease", "concurrency", "drain", "grace", "stall_limit", "stall_notice", "max_lapses", "deadline_lead",
+    ):  # fmt: skip
         assert f"(`{setting}`)" in LIMITS, f"{setting} = {shown(getattr(SETTINGS, setting))}"
 
 

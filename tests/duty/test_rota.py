@@ -137,7 +137,7 @@ async def test_what_a_worker_does_not_know_it_leaves_to_others(scene: Scene) -> 
     assert (await kept(scene).duties())[0].owner is None
 
 
-async def test_beside_its_runs_a_worker_does_one_thing_at_a_time(scene: Scene) -> None:
+async def test_beside_its_runs_a_worker_does_each_duty_once_at_a_time(scene: Scene) -> None:
     chore = Chore()
     aside = Aside(rotation(scene, chore))
     aside.offer(())
@@ -147,13 +147,32 @@ async def test_beside_its_runs_a_worker_does_one_thing_at_a_time(scene: Scene) -
     while not chore.begun.is_set():
         aside.offer(("chore",))
         await asyncio.to_thread(lambda: None)
-    doing = aside._task
+    doing = aside._tasks["chore"]
     aside.offer(("chore",))
-    assert aside._task is doing
+    assert aside._tasks["chore"] is doing
     ending = asyncio.ensure_future(aside.end(60))
     chore.free.set()
     await ending
     assert (chore.done, chore.went_on) == (1, [False])
+
+
+async def test_a_duty_that_takes_long_holds_up_no_other(scene: Scene) -> None:
+    long, short = Chore(), Chore()
+    long.name, short.name = "long", "short"
+    long.free.clear()
+    aside = Aside(Rotation(kept(scene), scene.clock, ANNA, [long, short]))
+    aside.offer(())
+    while await due(scene) != ("long", "short"):
+        await asyncio.to_thread(lambda: None)
+    aside.offer(("long",))
+    await long.begun.wait()
+    aside.offer(("long", "short"))
+    while not short.done:
+        await asyncio.to_thread(lambda: None)
+    assert long.done == 0
+    long.free.set()
+    await aside.end(60)
+    assert (long.done, long.went_on) == (1, [False])
 
 
 async def test_a_stop_cuts_short_what_does_not_end(scene: Scene) -> None:

@@ -8,6 +8,7 @@ from outlive.app.registry import Registry
 from outlive.app.settings import Settings
 from outlive.duty.retention import OrphanBlobs, Retention
 from outlive.duty.rota import Duty, Rotation
+from outlive.duty.telling import DeadlinesDuty, Sender, TellingDuty
 from outlive.engine.aside import Aside
 from outlive.engine.attempt import Kit
 from outlive.engine.authority import DatabaseTime
@@ -96,7 +97,12 @@ def worker_of(
 
 def attend_duties(worker: Worker, store: Store, settings: Settings, clock: Clock) -> None:
     """Let the worker offer to do what belongs to no run, if its store is one that can be kept in order."""
-    if not isinstance(store, Kept) or not settings.retention.by_status:
+    if not isinstance(store, Kept):
         return
-    duties: list[Duty] = [Retention(store, settings.retention), OrphanBlobs(store, store)]
+    duties: list[Duty] = [DeadlinesDuty(store, settings.deadline_lead, clock)]
+    if settings.retention.by_status:
+        duties += [Retention(store, settings.retention), OrphanBlobs(store, store)]
+    if settings.notify.every:
+        sender = Sender(clock, worker.kit.secrets, worker.kit.scrubber)
+        duties.append(TellingDuty(store, settings.notify.every, sender, clock))
     worker.aside = Aside(Rotation(store, clock, worker.owner, duties))

@@ -13,6 +13,7 @@ from typing import Literal
 
 from outlive.app.explain import Explanation, Fault, Kind, builds_of, explain, stall_of
 from outlive.app.operate import ALIVE_MS
+from outlive.duty.telling import TellingDuty
 from outlive.model.clock import machine_now
 from outlive.model.ids import RunId, Tenant
 from outlive.store.keeping import DutyRow, Kept
@@ -26,11 +27,16 @@ SKEW_MS = 2000
 # A duty waits for the one before it, which may have much to do.
 DUTY_LATE_MS = 3_600_000
 
+# What has to be told is told within seconds; what waits longer waits for somebody.
+UNTOLD_MS = 60_000
+# A duty that is due every ten minutes and was not done for so long is nobody's.
+_NOBODY_MS = 30 * 60_000
+
 Trouble = (
     Fault
     | Literal[
         "silent worker", "stalled worker", "overdue duty", "clock skew", "unsafe durability", "unnamed blob",
-        "missing blob",
+        "missing blob", "nobody to notify", "failing route",
     ]
 )  # fmt: skip
 
@@ -47,10 +53,14 @@ class Finding:
 
 @dataclass(slots=True)
 class Tally:
-    """What was looked at: runs that have not ended, and by what they are explained."""
+    """What was looked at: runs that have not ended, and by what they are explained.
+
+    `told` says whether any worker with routes is there, so that somebody would be told.
+    """
 
     runs: int = 0
     explained: Counter[Kind] = field(default_factory=Counter)
+    told: bool = False
 
 
 async def examine(store: Kept, tally: Tally, *, accept_unsafe: bool = False) -> AsyncIterator[Finding]:
@@ -75,6 +85,8 @@ async def examine(store: Kept, tally: Tally, *, accept_unsafe: bool = False) -> 
             yield Finding(trouble="overdue duty", subject=duty.name, why=late)
     async for finding in _runs(store, tally):
         yield finding
+    async for finding in _telling(store, tally, now):
+        yield finding
     async for stray in _pages(store.unnamed_blobs):
         yield Finding(trouble="unnamed blob", subject=stray.address, tenant=stray.tenant, why="no entry names it")
     async for stray in _pages(store.missing_blobs):
@@ -90,6 +102,24 @@ def _late(duty: DutyRow, now: int, served: bool) -> str:
     if not served or late < DUTY_LATE_MS:
         return ""
     return f"it was due {late // 1000} s ago, and no live worker does it; last time: {duty.report or 'never done'}"
+
+
+async def _telling(store: Kept, tally: Tally, now: int) -> AsyncIterator[Finding]:
+    """Whether somebody is told of what only a person can settle."""
+    tally.told = any(
+        one.name == TellingDuty.name and ((one.expires_at or 0) > now or now - one.next_at < _NOBODY_MS)
+        for one in await store.duties()
+    )
+    untold = await store.untold()
+    if untold.since is not None and now - untold.since > UNTOLD_MS:
+        route = "no route takes" if tally.told else "there is no worker with routes to deliver"
+        why = f"{route} {untold.count} notifications, the oldest of {(now - untold.since) // 60_000} min ago"
+        yield Finding(trouble="nobody to notify", subject=store.name, why=f"{why}; see outlive notifications")
+    for one in await store.routes():
+        if one.failing_since is not None and now - one.failing_since > UNTOLD_MS:
+            ago = f"{(now - one.failing_since) // 60_000} min"
+            why = f"it has failed for {ago}, {one.open} notifications wait for it: {one.error}"
+            yield Finding(trouble="failing route", subject=one.route, why=why)
 
 
 def _silent(worker: WorkerRow, now: int) -> bool:

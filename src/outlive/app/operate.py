@@ -69,13 +69,15 @@ def application(name: str | None, /, **given: object) -> tuple[Outlive[object], 
 
 
 def settings_of(app: Outlive[object] | None, /, **given: object) -> Settings:
-    """Settings from options (None: not given). A store that the application itself names comes after `--store`."""
-    if app is not None and given.get("store") is None:
-        own = app.settings()
-        if own.sources.get("store") == "option":
-            found = Settings.load(None, **{**given, "store": own.store})
-            return replace(found, sources={**found.sources, "store": "application"})
-    return Settings.load(None, **given)
+    """Settings from options (None: not given). What the application itself names comes after them."""
+    own = app.settings() if app is not None else None
+    named = {
+        name: getattr(own, name)
+        for name in ("store", "notify")
+        if own is not None and given.get(name) is None and own.sources.get(name) == "option"
+    }
+    found = Settings.load(None, **{**given, **named})
+    return replace(found, sources={**found.sources, **dict.fromkeys(named, "application")})
 
 
 def check_serves(app: Outlive[object], settings: Settings) -> None:

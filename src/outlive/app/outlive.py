@@ -15,6 +15,7 @@ from outlive.app.client import Handle
 from outlive.app.compose import attend_duties, open_store, worker_of
 from outlive.app.registry import Registry
 from outlive.app.settings import Settings
+from outlive.duty.route import Route, Routes
 from outlive.engine.definition import DEDUPES_FOR, SETTLE_AFTER, TOOL_TIMEOUT, Agent, Tool, ToolPolicy
 from outlive.engine.operation import Operation
 from outlive.engine.run import Run
@@ -69,17 +70,20 @@ class Outlive(Generic[D]):
 
     `store` is a URL (default: the setting `store`). `deps` opens what tools and agents need, once per worker; it is
     never logged. `include` names modules that a worker and the command line import, so that agents' modules can import
-    this object without a cycle. `async with app:` opens the store for `start` and `handle`.
+    this object without a cycle. `notify` are the routes of notifications (default: the setting). `async with app:`
+    opens the store for `start` and `handle`.
     """
 
     def __init__(
         self, store: str | None = None, *, deps: Callable[[], AbstractAsyncContextManager[D]] | None = None,
         include: Sequence[str] = (), secrets: Secrets | None = None, clock: Clock | None = None,
+        notify: Sequence[Route] | None = None,
     ) -> None:  # fmt: skip
         self.registry = Registry(include)
         self.deps = deps if deps is not None else cast("Callable[[], AbstractAsyncContextManager[D]]", _nothing)
         self.secrets = secrets
         self._url = store
+        self._notify = None if notify is None else Routes(tuple(notify))
         self._clock: Clock = clock or SystemClock()
         self._store: Store | None = None
         self._worker: Worker | None = None
@@ -223,8 +227,8 @@ class Outlive(Generic[D]):
                 self._worker = None
 
     def settings(self) -> Settings:
-        """The settings of this process; the store is the one that the application names, if it does."""
-        return Settings.load(store=self._url)
+        """The settings of this process; store and routes are those that the application names, if it does."""
+        return Settings.load(store=self._url, notify=self._notify)
 
     async def open(self, settings: Settings | None = None) -> None:
         """Open the store. Raises StoreUnavailable, SchemaTooNew, UnsafeDurability, SettingInvalid."""

@@ -10,6 +10,8 @@ from datetime import timedelta
 from typing import Any, cast
 
 from outlive.duty.retention import DEFAULT_AGES, Ages
+from outlive.duty.route import Routes, parse_routes
+from outlive.duty.telling import DEADLINE_LEAD
 from outlive.model.errors import SettingInvalid
 from outlive.model.run import ENDED, Status
 from outlive.secret.urls import without_password
@@ -136,6 +138,13 @@ class Settings:
     retention: Ages = field(
         default=DEFAULT_AGES,
         metadata=_say("how long after its end a run is kept, by status; one that is not named for ever; or off", _ages),
+    )
+    notify: Routes = field(
+        default=Routes(), metadata=_say("who is told, as JSON: name to url and secret, or to command", parse_routes)
+    )
+    deadline_lead: timedelta = field(
+        default=DEADLINE_LEAD,
+        metadata=_say("how long before its deadline somebody is told of a run; a tenth of its time at most", duration),
     )
     unsafe_durability: bool = field(
         default=False, metadata=_say("accept a database that may lose acknowledged commits", _truth)

@@ -18,6 +18,8 @@ from outlive.cli import (
     export,
     import_,
     log,
+    notifications,
+    notify,
     pause,
     ps,
     questions,
@@ -73,6 +75,7 @@ for _verb, _examples in (
     (resume.resume, resume.EXAMPLES),
     (export.export, export.EXAMPLES),
     (retention.retention, retention.EXAMPLES),
+    (notifications.notifications, notifications.EXAMPLES),
     (doctor.doctor, doctor.EXAMPLES),
     (config.config, config.EXAMPLES),
 ):
@@ -101,6 +104,19 @@ app.add_typer(_audit, name="audit")
 @_audit.callback()
 def _only() -> None:
     """Verify that what is stored is what was written."""
+
+
+_notify = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="See whether those who should be told can be.",
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
+)  # fmt: skip
+_add(_notify, notify.test, notify.EXAMPLES["test"])
+app.add_typer(_notify, name="notify")
+
+
+@_notify.callback()
+def _only_test() -> None:
+    """See whether those who should be told can be."""
 
 
 def _version(wanted: bool) -> None:

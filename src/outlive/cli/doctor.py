@@ -28,7 +28,8 @@ def doctor(
     A run that has not ended waits in a queue that a live worker serves, or a worker drives it, or it waits for a time
     or a message, or somebody paused it, or it is blocked for a reason that is named. Runs of which none of that is
     true are found, with leases that nobody took over, workers that fell silent, clocks that are apart, a database that
-    may lose what it acknowledged, and blobs that are lost or that nothing needs. Without --tenant, of all tenants.
+    may lose what it acknowledged, blobs that are lost or that nothing needs, and notifications that reach nobody.
+    Without --tenant, of all tenants.
     Exits with 0 only if nothing is found.
     """
     import asyncio
@@ -60,6 +61,8 @@ def doctor(
     else:
         explained = ", ".join(f"{kind} {count}" for kind, count in sorted(tally.explained.items()) if kind != "none")
         say(f"{tally.runs} runs have not ended{f' (explained by: {explained})' if explained else ''}")
+        if not tally.told:
+            say("nobody is told of blocked runs: no worker with routes is here; see docs/notifications.md")
         say("nothing to look at" if not found else f"{len(found)} to look at")
     raise typer.Exit(codes.ERROR if found else codes.OK)
 
@@ -73,6 +76,7 @@ def _json(found: list[Finding], tally: Tally) -> dict[str, object]:
     return {
         "healthy": not found,
         "runs": tally.runs,
+        "told": tally.told,
         "explained": {kind: count for kind, count in sorted(tally.explained.items()) if kind != "none"},
         "findings": [
             {"trouble": one.trouble, "tenant": one.tenant, "subject": one.subject, "why": one.why} for one in found

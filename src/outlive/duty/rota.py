@@ -86,7 +86,7 @@ class Rotation:
     def __init__(self, store: Duties, clock: Clock, owner: Owner, duties: Sequence[Duty]) -> None:
         self._store, self._clock, self._owner = store, clock, owner
         self._duties = {one.name: one for one in duties}
-        self._shift: Shift | None = None
+        self._shifts: set[Shift] = set()
         self._stopping = False
 
     async def begin(self) -> None:
@@ -102,8 +102,8 @@ class Rotation:
     def stop(self) -> None:
         """See the engine's `Rota`."""
         self._stopping = True
-        if self._shift is not None:
-            self._shift.stopping = True
+        for shift in self._shifts:
+            shift.stopping = True
 
     async def _try(self, duty: Duty) -> None:
         token = self._clock.token()
@@ -111,9 +111,10 @@ class Rotation:
             duty.name, owner=self._owner, token=token, lease_ms=int(LEASE_S * 1000), now=self._clock.now()
         ):
             return
-        self._shift = Shift(self._store, self._clock, duty.name, token)
+        shift = Shift(self._store, self._clock, duty.name, token)
+        self._shifts.add(shift)
         try:
-            done = await duty.work(self._shift)
+            done = await duty.work(shift)
         except StoreError as error:
             log.warning("the duty %s failed, it is tried again in %g s: %s", duty.name, RETRY_S, error)
             done = Done(f"failed: {error}", RETRY_S)
@@ -121,7 +122,7 @@ class Rotation:
             log.exception("the duty %s failed, it is tried again in %g s", duty.name, RETRY_S)
             done = Done(f"failed: {type(error).__name__}: {error}", RETRY_S)
         finally:
-            self._shift = None
+            self._shifts.discard(shift)
         log.log(logging.DEBUG if done.idle else logging.INFO, "duty %s: %s", duty.name, done.report)
         after = duty.due.total_seconds() if done.due_s is None else done.due_s
         report = done.report.replace("\0", " ").encode(errors="replace").decode()[:_REPORT]

@@ -1,6 +1,6 @@
-"""What a worker does beside driving runs: in one task, never more, the duties that its looks have found due.
+"""What a worker does beside driving runs: the duties that its looks have found due, each in a task of its own.
 
-Whatever goes wrong there is logged and tried again; no run waits for it.
+A duty that takes long holds up no other. Whatever goes wrong is logged and tried again; no run waits for it.
 """
 
 from __future__ import annotations
@@ -36,20 +36,24 @@ class Aside:
 
     def __init__(self, rota: Rota) -> None:
         self._rota, self._begun = rota, False
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def offer(self, due: Sequence[str]) -> None:
-        """Begin to do what is due, unless something is being done. Never waits."""
-        if (self._task is None or self._task.done()) and (due or not self._begun):
-            self._task = asyncio.ensure_future(self._do(tuple(due)))
+        """Begin to do each that is due, unless it is being done. Never waits."""
+        for name in due if self._begun else ("",):
+            task = self._tasks.get(name)
+            if task is None or task.done():
+                self._tasks[name] = asyncio.ensure_future(self._do(tuple(due) if name == "" else (name,)))
 
     async def end(self, patience: float) -> None:
         """Let what is being done end, for so many seconds at most; then it is cut short, and its lease lapses."""
         self._rota.stop()
-        if self._task is not None:
-            await asyncio.wait([self._task], timeout=patience)
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        tasks = list(self._tasks.values())
+        if tasks:
+            await asyncio.wait(tasks, timeout=patience)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
     async def _do(self, due: tuple[str, ...]) -> None:
         try:

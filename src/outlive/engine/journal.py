@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from outlive.engine.authority import DatabaseTime, Grip, margin_s
 from outlive.engine.callables import until_done
+from outlive.engine.notices import noticed
 from outlive.log import kinds
 from outlive.log.entry import BLOB_BYTES, Draft, Entry
 from outlive.log.fold import Arrival, Call, Fold, moved, step
@@ -244,6 +245,8 @@ class Journal:
             self.seam.cancelling()
         known = {row.id for row in also.rows}
         authority = self.grip.authority
+        change = also.change.status if also.change is not None else None
+        facts = [(item.fact, item.payload) for item in everything]
         rows = [
             record_of(call, authority.tenant, authority.run, authority.epoch, at)
             for call in touched.values()
@@ -252,6 +255,7 @@ class Journal:
         return Append(
             self.grip.authority, self.head, tuple(drafts), change=also.change, operations=(*rows, *also.rows),
             taken=also.taken, divergence=also.divergence, progress=also.progress, turn=turn, forgive=also.forgive,
+            notices=noticed(facts, self.fold, change, also.rows, self._clock),
         )  # fmt: skip
 
     def _with_mail(self, item: Item) -> Iterator[Item]:

@@ -10,6 +10,7 @@ from outlive.log.entry import Draft
 from outlive.log.kinds import Started, draft
 from outlive.model.errors import NotSerialisable
 from outlive.model.ids import OperationId, Owner, RunId, Tenant
+from outlive.model.notice import Notice, Notification
 from outlive.model.operation import Effect, OperationRow, OperationStatus
 from outlive.model.run import Head, NewRun, RunRow, Status
 from outlive.store.port import Stalled, WorkerRow
@@ -125,6 +126,33 @@ def operation_parameters(row: OperationRow) -> Parameters:
         "notes": to_json(row.notes),
         "duplicates": row.duplicates,
     }
+
+
+def notice_parameters(notice: Notice, first: int) -> Parameters:
+    """What `add_notification` takes; tenant and run are the append's, whose first entry has the seq `first`."""
+    return {
+        "seq": first + notice.place,
+        "kind": notice.kind,
+        "id": notice.id,
+        "role": notice.role,
+        "facts": to_json(notice.facts),
+    }
+
+
+def notification(row: Row) -> Notification:
+    """A row of `notification` with the agent of its run."""
+    return Notification(
+        tenant=Tenant(row["tenant"]),
+        run=RunId(row["run_id"]),
+        agent=row["agent"],
+        seq=row["seq"],
+        kind=row["kind"],
+        id=row["id"],
+        role=row["role"],
+        facts=json.loads(row["facts"]),
+        at=row["created_at"],
+        position=row["position"],
+    )
 
 
 def worker_row(row: Row) -> WorkerRow:

@@ -14,6 +14,7 @@ from outlive.model.ids import Owner, RunId, Tenant
 from outlive.model.run import Status
 from outlive.store.bundles import Bundles
 from outlive.store.survey import Surveyed
+from outlive.store.telling import Telling
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,5 +114,5 @@ class Forgetting(Protocol):
 
 
 @runtime_checkable
-class Kept(Surveyed, Duties, Forgetting, Bundles, Protocol):
-    """A store that can be surveyed and kept in order, and whose runs can be carried away and brought back."""
+class Kept(Surveyed, Duties, Forgetting, Bundles, Telling, Protocol):
+    """A store that can be surveyed and kept in order, whose runs can be carried away, with what has to be told."""

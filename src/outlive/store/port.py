@@ -18,6 +18,7 @@ from typing import Literal, Protocol
 
 from outlive.log.entry import Draft, Entry
 from outlive.model.ids import OperationId, Owner, RunId, Tenant
+from outlive.model.notice import Notice
 from outlive.model.operation import OperationRow
 from outlive.model.run import Authority, Head, NewRun, RunRow, Status
 
@@ -57,6 +58,7 @@ class Append:
     `progress` says that a call got its outcome, which resets the count of lapsed leases. `turn` says that the first of
     `drafts` begins a new window: the first such entry of a run also ends its prologue. `taken` are inbox rows that
     these entries move into the log. `forgive` drops the run's divergences and lapses (a person asked to try again).
+    `notices` are stored as notifications, each of the entry at its place among `drafts`.
     """
 
     authority: Authority
@@ -69,6 +71,7 @@ class Append:
     progress: bool = False
     turn: bool = False
     forgive: bool = False
+    notices: tuple[Notice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from outlive.log.fold import Call, Fold, step
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.model.run import RunRow
 from outlive.store.survey import Recorded
+from outlive.store.telling import Telling
 from outlive.testing.world import Witnessed, World
 
 D = TypeVar("D", default=None)
@@ -37,6 +38,7 @@ async def audit(world: World[D], row: RunRow) -> list[str]:
     found += _verdicts(world.witnessed, entries)
     found += _twice(entries)
     found += _diverged(entries)
+    found += await _told(world, row, entries)
     found += await _secrets(world)
     return found
 
@@ -148,6 +150,28 @@ async def _records(world: World[D], row: RunRow, entries: list[Entry]) -> list[s
         found += [f"the run has {row.status} with {id} unknown" for id, status in rows.items() if status == "unknown"]
     if await world.store.unread(DEFAULT_TENANT, row.id):
         found.append("there is something unread in the run's inbox")
+    return found
+
+
+async def _told(world: World[D], row: RunRow, entries: list[Entry]) -> list[str]:
+    """Somebody is told once of each time that the run was blocked, and of each outcome that became unknown."""
+    if not isinstance(world.store, Telling):
+        return []
+    every = await world.store.notifications(DEFAULT_TENANT, undelivered=True, limit=10_000)
+    told = Counter(one.notification.seq for one in every if one.notification.run == row.id)
+    found = [f"entry {seq} is told of {count} times" for seq, count in told.items() if count > 1]
+    facts = {entry.seq: kinds.read(entry) for entry in entries}
+    effects = {fact.operation: fact.effect for fact in facts.values() if isinstance(fact, kinds.Intent)}
+    for seq, fact in facts.items():
+        match fact:
+            case kinds.Blocked(code=""):
+                must = True
+            case kinds.InDoubt():
+                must = effects.get(fact.operation) == "external"
+            case _:
+                must = False
+        if must and not told[seq]:
+            found.append(f"nobody is told of entry {seq} ({fact.KIND})")
     return found
 
 

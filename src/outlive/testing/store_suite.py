@@ -13,13 +13,21 @@ from outlive.testing import (
     store_cases_log,
     store_cases_queue,
     store_cases_records,
+    store_cases_telling,
     store_cases_versions,
 )
 from outlive.testing.store_scene import OpenStore, Scene
 
 Case = Callable[[Scene], Awaitable[None]]
 
-_MODULES = (store_cases_log, store_cases_queue, store_cases_lease, store_cases_records, store_cases_versions)
+_MODULES = (
+    store_cases_log,
+    store_cases_queue,
+    store_cases_lease,
+    store_cases_records,
+    store_cases_versions,
+    store_cases_telling,
+)
 
 CASES: tuple[Case, ...] = tuple(case for module in _MODULES for case in module.CASES)
 

@@ -25,7 +25,7 @@ from outlive.model.errors import (
 )
 from outlive.model.run import ENDED, Authority, Head
 from outlive.store.certain import Certain, outcome
-from outlive.store.columns import Parameters, check_text, operation_parameters, to_json
+from outlive.store.columns import Parameters, check_text, notice_parameters, operation_parameters, to_json
 from outlive.store.lone import Lone
 from outlive.store.port import Append, Change
 from outlive.store.postgres.connection import CROSSED, FORGOTTEN, MOST_ATTEMPTS, Statements, is_lost, translated
@@ -44,6 +44,7 @@ _PARTS = {
     "take_message": "messages",
     "forgive": "forgiven",
     "put_divergence": "divergences",
+    "add_notification": "notices",
 }
 
 Connect: TypeAlias = "Callable[[], Awaitable[Wire]]"
@@ -84,6 +85,7 @@ def prepare(secret: bytes, append: Append, now: int | None) -> Prepared:
         "put_divergence": [{"code": append.divergence.code, "report": append.divergence.report}]
         if append.divergence
         else [],
+        "add_notification": [notice_parameters(one, append.head.seq) for one in append.notices],
     }
     # What is sealed has been checked.
     for parameters in (row, *(one for rows in others.values() for one in rows)):

@@ -8,10 +8,13 @@ order by name
 on conflict do nothing;
 
 -- name: take_duty
--- Only one that is due and that nobody is at.
+-- Only one that is due, as `duty_due` judges it, and that nobody is at.
 update {schema}.duty
 set owner = %(owner)s, token = %(token)s, expires_at = {moment} + %(lease_ms)s::bigint
-where name = %(name)s and next_at <= {moment} and (token is null or expires_at <= {moment})
+where
+    name = %(name)s
+    and (next_at <= {moment} or (name = 'telling' and exists (select 1 from {schema}.notification where unrouted = 'new')))
+    and (token is null or expires_at <= {moment})
 returning name;
 
 -- name: keep_duty
@@ -135,6 +138,14 @@ messages as (
 divergences as (
     delete from {schema}.divergence using given
     where divergence.tenant = given.tenant and divergence.run_id = given.run and not given.has_left
+),
+notifications as (
+    delete from {schema}.notification using given
+    where notification.tenant = given.tenant and notification.run_id = given.run and not given.has_left
+    returning notification.position
+),
+deliveries as (
+    delete from {schema}.delivery using notifications where delivery.notification = notifications.position
 ),
 marked as (
     update {schema}.run set phase = 'forgetting' from given

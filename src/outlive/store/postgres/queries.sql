@@ -8,7 +8,7 @@
 --
 -- A write is one statement and one round trip: `append`, `claim`, `add_run` and `renew` begin it with common table
 -- expressions, and those that read `accepted` (add_entry, add_blob, put_operation, take_message, forgive,
--- put_divergence) are added where there is something for them to do; connection.sql has how it ends.
+-- put_divergence, add_notification) are added where there is something for them to do; connection.sql has how it ends.
 
 -- name: clock
 -- Milliseconds since 1970 by the database's clock.
@@ -248,6 +248,17 @@ using json_to_recordset(%(forgiven)s::json) as given (place bigint, spared text)
 where
     accepted.place = given.place and divergence.tenant = accepted.tenant and divergence.run_id = accepted.run
     and divergence.code is distinct from given.spared;
+
+-- name: add_notification
+-- The same fact is told once.
+insert into {schema}.notification (tenant, run_id, seq, kind, id, role, facts, created_at)
+select accepted.tenant, accepted.run, given.seq, given.kind, given.id, given.role, given.facts, accepted.at
+from json_to_recordset(%(notices)s::json) as given (
+    place bigint, number bigint, seq bigint, kind text, id text, role text, facts text
+)
+join accepted on accepted.place = given.place
+order by accepted.tenant, accepted.run, given.number
+on conflict do nothing;
 
 -- name: find_divergences
 -- Which builds cannot continue a run.
@@ -627,8 +638,13 @@ from (
 ) as coming;
 
 -- name: duty_due
--- Duties that are due and that nobody is at.
-select name from {schema}.duty where next_at <= {now} and (token is null or expires_at <= {now}) order by name;
+-- Duties that are due and that nobody is at. Telling is due whenever something new has to be told, whatever its time: a
+-- condition, which nobody who writes a notification has to touch the duty's row for.
+select name from {schema}.duty
+where
+    (next_at <= {now} or (name = 'telling' and exists (select 1 from {schema}.notification where unrouted = 'new')))
+    and (token is null or expires_at <= {now})
+order by name;
 
 -- name: look
 -- All of the above for one worker. Words in braces are statements of this file; one row of each way to be claimable is

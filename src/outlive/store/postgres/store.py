@@ -21,6 +21,7 @@ from outlive.store.postgres.log import PostgresLog
 from outlive.store.postgres.records import PostgresRecords
 from outlive.store.postgres.renewal import Renewals
 from outlive.store.postgres.survey import PostgresSurvey
+from outlive.store.postgres.telling import PostgresTelling
 from outlive.store.postgres.upkeep import PostgresUpkeep
 from outlive.store.postgres.wire import open_wire
 from outlive.store.postgres.work import PostgresWork
@@ -30,7 +31,9 @@ from outlive.store.upkeep import Migration, newest
 _ONLY_ASKED = 2**31
 
 
-class PostgresStore(PostgresLog, PostgresWork, PostgresRecords, PostgresSurvey, PostgresKeeping, PostgresBundles):
+class PostgresStore(
+    PostgresLog, PostgresWork, PostgresRecords, PostgresSurvey, PostgresKeeping, PostgresBundles, PostgresTelling
+):
     """A schema of a PostgreSQL database; see the port for its contract. It belongs to the event loop that opens it.
 
     `wait` is how many seconds a call waits for a connection or a lock. `most` is how many connections the pool may

@@ -33,7 +33,10 @@ from outlive.store.postgres.connection import (
 IDLE_MS = 10_000
 _IDLE = ("25P03", "25P04")
 
-_OURS = ["run", "entry", "blob", "operation", "inbox", "worker", "duty", "divergence", "tenant", "migration"]
+_OURS = [
+    "run", "entry", "blob", "operation", "inbox", "worker", "duty", "divergence", "notification", "delivery", "tenant",
+    "migration",
+]  # fmt: skip
 _LEADING = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.S)
 _CONTROL = re.compile(
     r"(?:abort|begin|commit|end|start|prepare\s+transaction|rollback(?!\s+(?:(?:work|transaction)\s+)?to\b)"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from outlive.log.entry import seal
 from outlive.model.errors import LeaseLost, Refused, WrongState
 from outlive.model.run import ENDED, Authority, Head
-from outlive.store.columns import Parameters, check_text, operation_parameters
+from outlive.store.columns import Parameters, check_text, notice_parameters, operation_parameters
 from outlive.store.port import Append, Change
 from outlive.store.sqlite.connection import QUERIES
 from outlive.store.sqlite.rows import entry_parameters
@@ -28,6 +28,7 @@ class Prepared:
     messages: list[Parameters]
     divergence: Parameters | None
     forgive: bool
+    notices: list[Parameters]
 
 
 def prepare(secret: bytes, append: Append) -> Prepared:
@@ -49,7 +50,8 @@ def prepare(secret: bytes, append: Append) -> Prepared:
     divergence: Parameters | None = None
     if append.divergence is not None:
         divergence = {**run, "code": append.divergence.code, "report": append.divergence.report}
-    for parameters in (update, *operations, divergence or {}):
+    notices = [{**notice_parameters(one, append.head.seq), **run} for one in append.notices]
+    for parameters in (update, *operations, *notices, divergence or {}):
         check_text(parameters, where)
     return Prepared(
         authority=authority,
@@ -62,6 +64,7 @@ def prepare(secret: bytes, append: Append) -> Prepared:
         messages=[{**run, "id": number, "seq": append.head.seq} for number in append.taken],
         divergence=divergence,
         forgive=append.forgive,
+        notices=notices,
     )
 
 
@@ -101,6 +104,8 @@ def execute(database: sqlite3.Connection, prepared: Prepared, now: int) -> Head:
         database.execute(QUERIES["forgive"], {"tenant": prepared.authority.tenant, "run": prepared.authority.run})
     if prepared.divergence is not None:
         database.execute(QUERIES["put_divergence"], {**prepared.divergence, "now": now})
+    for notice in prepared.notices:
+        database.execute(QUERIES["add_notification"], {**notice, "now": now})
     return prepared.head
 
 

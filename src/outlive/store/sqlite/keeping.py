@@ -109,6 +109,9 @@ def _forget(database: sqlite3.Connection, one: Aged, named: columns.Parameters, 
     if first is not None:
         database.execute(_STATEMENTS["begin_to_forget"], named)
         return replace(found, left=(*found.left, one))
-    for part in ("forget_operations", "forget_messages", "forget_divergences", "forget_run"):
+    for part in (
+        "forget_operations", "forget_messages", "forget_divergences", "forget_deliveries", "forget_notifications",
+        "forget_run",
+    ):  # fmt: skip
         database.execute(_STATEMENTS[part], named)
     return replace(found, runs=found.runs + 1)

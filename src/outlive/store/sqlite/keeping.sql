@@ -5,10 +5,13 @@
 insert into duty (name, next_at) values (:name, :now) on conflict do nothing;
 
 -- name: take_duty
--- Only one that is due and that nobody is at.
+-- Only one that is due, as `duty_due` judges it, and that nobody is at.
 update duty
 set owner = :owner, token = :token, expires_at = :now + :lease_ms
-where name = :name and next_at <= :now and (token is null or expires_at <= :now);
+where
+    name = :name
+    and (next_at <= :now or (name = 'telling' and exists (select 1 from notification where unrouted = 'new')))
+    and (token is null or expires_at <= :now);
 
 -- name: keep_duty
 -- The lease is extended while the token is its own.
@@ -110,6 +113,15 @@ delete from inbox where tenant = :tenant and run_id = :run;
 -- name: forget_divergences
 -- What belongs to a run goes with it.
 delete from divergence where tenant = :tenant and run_id = :run;
+
+-- name: forget_deliveries
+-- What belongs to a run goes with it.
+delete from delivery
+where notification in (select position from notification where tenant = :tenant and run_id = :run);
+
+-- name: forget_notifications
+-- What belongs to a run goes with it.
+delete from notification where tenant = :tenant and run_id = :run;
 
 -- name: forget_run
 -- The row goes last.

@@ -154,6 +154,12 @@ on conflict (tenant, run_id, code) do update set report = excluded.report, at = 
 -- A person asked to try again: no build is known to fail, no lapse is counted.
 delete from divergence where tenant = :tenant and run_id = :run;
 
+-- name: add_notification
+-- The same fact is told once.
+insert into notification (tenant, run_id, seq, kind, id, role, facts, created_at)
+values (:tenant, :run, :seq, :kind, :id, :role, :facts, :now)
+on conflict do nothing;
+
 -- name: find_divergences
 -- Which builds cannot continue a run.
 select code, report from divergence where tenant = :tenant and run_id = :run order by at, code;
@@ -449,8 +455,13 @@ from (
 ) as coming;
 
 -- name: duty_due
--- Duties that are due and that nobody is at.
-select name from duty where next_at <= :now and (token is null or expires_at <= :now) order by name;
+-- Duties that are due and that nobody is at. Telling is due whenever something new has to be told, whatever its time: a
+-- condition, which nobody who writes a notification has to touch the duty's row for.
+select name from duty
+where
+    (next_at <= :now or (name = 'telling' and exists (select 1 from notification where unrouted = 'new')))
+    and (token is null or expires_at <= :now)
+order by name;
 
 -- name: look
 -- All of the above for one worker. Words in braces are statements of this file; in them what is asked for of one agent,

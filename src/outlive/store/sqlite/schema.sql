@@ -10,6 +10,20 @@ CREATE TABLE blob (
     primary key (tenant, address)
 ) strict;
 
+CREATE TABLE delivery (
+    notification integer not null,
+    route text not null,
+    tenant text not null,
+    run_id text not null,
+    attempts integer not null default 0,
+    next_at integer not null,
+    failing_since integer,
+    delivered_at integer,
+    given_up_at integer,
+    error text not null default '',
+    primary key (notification, route)
+) strict, without rowid;
+
 CREATE TABLE divergence (
     tenant text not null,
     run_id text not null,
@@ -67,6 +81,20 @@ CREATE TABLE migration (
     name text not null,
     sha256 text not null,
     applied_at integer not null
+) strict;
+
+CREATE TABLE notification (
+    position integer primary key,
+    tenant text not null,
+    run_id text not null,
+    seq integer not null,
+    kind text not null,
+    id text not null unique,
+    role text not null default '',
+    facts text not null,
+    created_at integer not null,
+    unrouted text default 'new',
+    unique (tenant, run_id, seq, kind)
 ) strict;
 
 CREATE TABLE operation (
@@ -158,9 +186,16 @@ CREATE TABLE worker (
     stalled_by text not null default ''
 ) strict, without rowid;
 
+CREATE INDEX delivery_of_run on delivery (tenant, run_id, route, notification)
+where delivered_at is null and given_up_at is null;
+
+CREATE INDEX delivery_open on delivery (route, notification) where delivered_at is null and given_up_at is null;
+
 CREATE INDEX entry_blob on entry (tenant, blob) where blob is not null;
 
 CREATE INDEX inbox_unread on inbox (tenant, run_id, id) where taken_seq is null;
+
+CREATE INDEX notification_unrouted on notification (unrouted, position) where unrouted is not null;
 
 CREATE INDEX operation_in_doubt on operation (tenant, updated_at) where status in ('pending', 'unknown');
 

@@ -30,13 +30,14 @@ from outlive.store.sqlite.migrate import examine, migrate, migrations
 from outlive.store.sqlite.near import Near
 from outlive.store.sqlite.records import SQLiteRecords
 from outlive.store.sqlite.survey import SQLiteSurvey
+from outlive.store.sqlite.telling import SQLiteTelling
 from outlive.store.sqlite.thread import Awaited, Connections, Request, Writer
 from outlive.store.sqlite.turnstile import Turnstile
 from outlive.store.sqlite.work import SQLiteWork
 from outlive.store.upkeep import Migration
 
 
-class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords, SQLiteSurvey, SQLiteKeeping, SQLiteBundles):
+class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords, SQLiteSurvey, SQLiteKeeping, SQLiteBundles, SQLiteTelling):
     """A file on a local disk, shared by any number of processes of the machine; see the port for its contract.
 
     `wait` is how many seconds a write waits for other processes before StoreBusy. With `synchronous="off"`, which needs

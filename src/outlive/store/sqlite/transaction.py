@@ -23,7 +23,12 @@ from outlive.store.sqlite.turnstile import Turnstile
 
 T = TypeVar("T")
 
-_OURS = frozenset(("run", "entry", "blob", "operation", "inbox", "worker", "duty", "divergence", "tenant", "migration"))
+_OURS = frozenset(
+    (
+        "run", "entry", "blob", "operation", "inbox", "worker", "duty", "divergence", "notification", "delivery",
+        "tenant", "migration",
+    )
+)  # fmt: skip
 _CONTROL = frozenset((sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA))
 # What changes a table, with the place of the table's name among the two arguments.
 _CHANGES = {

@@ -187,6 +187,42 @@ create table {schema}.duty (
     report text not null default ''
 );
 
+-- What somebody has to be told, from the commit that it tells of; no fact twice. `unrouted` is
+-- *new*, or *kept* while no route takes it, or null.
+create table {schema}.notification (
+    position bigint generated always as identity primary key,
+    tenant text collate "C" not null,
+    run_id text collate "C" not null,
+    seq bigint not null,
+    kind text collate "C" not null,
+    id text collate "C" not null unique,
+    role text not null default '',
+    facts text not null,
+    created_at bigint not null,
+    unrouted text default 'new',
+    unique (tenant, run_id, seq, kind)
+);
+create index notification_unrouted on {schema}.notification (unrouted, position) where unrouted is not null;
+
+-- A notification on its way over one route. It is open until it was delivered or given up.
+create table {schema}.delivery (
+    notification bigint not null,
+    route text collate "C" not null,
+    tenant text collate "C" not null,
+    run_id text collate "C" not null,
+    attempts bigint not null default 0,
+    next_at bigint not null,
+    failing_since bigint,
+    delivered_at bigint,
+    given_up_at bigint,
+    error text not null default '',
+    primary key (notification, route)
+);
+create index delivery_open on {schema}.delivery (route, notification)
+where delivered_at is null and given_up_at is null;
+create index delivery_of_run on {schema}.delivery (tenant, run_id, route, notification)
+where delivered_at is null and given_up_at is null;
+
 -- For people. Their columns do not change.
 
 create view {schema}.who_owns_it as

@@ -186,6 +186,41 @@ create table duty (
     report text not null default ''
 ) strict, without rowid;
 
+-- What somebody has to be told, from the commit that it tells of; no fact twice. `unrouted` is
+-- *new*, or *kept* while no route takes it, or null.
+create table notification (
+    position integer primary key,
+    tenant text not null,
+    run_id text not null,
+    seq integer not null,
+    kind text not null,
+    id text not null unique,
+    role text not null default '',
+    facts text not null,
+    created_at integer not null,
+    unrouted text default 'new',
+    unique (tenant, run_id, seq, kind)
+) strict;
+create index notification_unrouted on notification (unrouted, position) where unrouted is not null;
+
+-- A notification on its way over one route. It is open until it was delivered or given up.
+create table delivery (
+    notification integer not null,
+    route text not null,
+    tenant text not null,
+    run_id text not null,
+    attempts integer not null default 0,
+    next_at integer not null,
+    failing_since integer,
+    delivered_at integer,
+    given_up_at integer,
+    error text not null default '',
+    primary key (notification, route)
+) strict, without rowid;
+create index delivery_open on delivery (route, notification) where delivered_at is null and given_up_at is null;
+create index delivery_of_run on delivery (tenant, run_id, route, notification)
+where delivered_at is null and given_up_at is null;
+
 -- For people. Their columns do not change.
 
 create view who_owns_it as

@@ -1,0 +1,47 @@
+"""What a receiver gets: a notification as JSON, with a line for people. Pure, and the same bytes at each attempt."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+from outlive.model.notice import Notification
+
+
+def body(notification: Notification) -> bytes:
+    """The JSON document, in UTF-8."""
+    one = notification
+    whole = {
+        "id": one.id, "kind": one.kind, "tenant": one.tenant, "run": one.run, "agent": one.agent, "seq": one.seq,
+        "role": one.role, "at": _iso(one.at), "facts": one.facts, "text": line(one),
+    }  # fmt: skip
+    return json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def line(notification: Notification) -> str:
+    """One line that says what is the matter, and what to look at."""
+    one, facts = notification, notification.facts
+    match one.kind:
+        case "blocked" | "poison" | "entries lost" if "reason" in facts:
+            what = f"is blocked: {facts['reason']}: {facts.get('detail', '')}"
+        case "entries lost":
+            what = f"has ended, and the database has lost entries {facts.get('first')}-{facts.get('last')} of its log"
+        case "unknown operation" if "operations" in facts:
+            what = f"has operations of which it is not known whether they happened: {facts.get('why', '')}"
+        case "unknown operation":
+            what = f"does not know whether {facts.get('tool')} ({facts.get('operation')}) happened: {facts.get('why')}"
+        case "duplicate effect":
+            what = f"may have acted twice by {facts.get('tool')} ({facts.get('operation')})"
+        case "question":
+            what = f"asks {one.role or 'somebody'}: {facts.get('question', '')}"
+        case "deadline near":
+            what = f"has until {facts.get('deadline')}, and is {facts.get('status')}"
+        case "test":
+            return "this is a test: nothing is the matter"
+        case kind:
+            what = f"has something to tell: {kind}"
+    return f"run {one.run} ({one.agent}) {what}; see: outlive show {one.run}"
+
+
+def _iso(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
