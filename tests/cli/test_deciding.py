@@ -108,10 +108,10 @@ def test_what_is_settled_cannot_be_resolved(cli: Cli, operation: str) -> None:
 
 
 def test_retry_lets_one_blocked_run_be_tried_again(cli: Cli, operation: str) -> None:
-    assert cli("retry", "r1", "--dry-run").stdout == "r1\n"
+    assert cli("retry", "r1", "--dry-run").stdout == "r1  blocked: operation in doubt\n"
     assert json.loads(cli("ps", "--json").stdout)[0]["status"] == "blocked"
     done = cli("retry", "r1", "--why", "the bank answers", "--who", "ada")
-    assert (done.exit_code, done.stdout) == (codes.OK, "r1\n")
+    assert (done.exit_code, done.stdout) == (codes.OK, "r1  ready again\n")
     assert entries(cli, "retried") == [{"who": "ada", "why": "the bank answers"}]
     again = cli("retry", "r1")
     assert (again.exit_code, again.stderr) == (
@@ -123,12 +123,14 @@ def test_retry_lets_one_blocked_run_be_tried_again(cli: Cli, operation: str) -> 
 def test_retry_in_bulk_takes_those_that_match(cli: Cli, operation: str) -> None:
     cli("run", "buy", "6", "--id", "r2")
     chosen = ("--blocked", "--reason", "operation in doubt", "--agent", "buy")
-    assert sorted(cli("retry", *chosen, "--dry-run").stdout.split()) == ["r1", "r2"]
+    listed = sorted(cli("retry", *chosen, "--dry-run").stdout.splitlines())
+    assert listed == ["r1  blocked: operation in doubt", "r2  blocked: operation in doubt"]
     for other in (("--reason", "poison"), ("--agent", "greet")):
         done = cli("retry", "--blocked", *other)
         assert (done.exit_code, done.stdout, done.stderr) == (codes.OK, "", "0 runs are ready again\n")
     done = cli("retry", *chosen)
-    assert (sorted(done.stdout.split()), done.stderr) == (["r1", "r2"], "2 runs are ready again\n")
+    assert sorted(done.stdout.splitlines()) == ["r1  ready again", "r2  ready again"]
+    assert done.stderr == "2 runs are ready again\n"
     assert {run["status"] for run in json.loads(cli("ps", "--json").stdout)} == {"ready"}
     assert operation
 

@@ -10,7 +10,8 @@ from tests.cli.conftest import Cli
 
 RUN = (
     "id tenant agent version status reason detail owner epoch queue priority created_at updated_at wake_at deadline_at "
-    "paused_at ended_at lease_until lapses entries principal purpose labels"
+    "paused_at ended_at lease_until lapses entries principal purpose labels "
+    "origin fork_of fork_seq forked"
 ).split()
 OPERATION = (
     "id tool effect status how key attempts arguments outcome error notes duplicates first_sent_at updated_at "

@@ -11,7 +11,7 @@ import pytest
 
 from outlive import Operation, Run
 from outlive.errors import CommitUnknown, LeaseLost, StoreBusy, StoreFull
-from outlive.log.fold import verdict
+from outlive.log.verdict import verdict
 from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
 from outlive.model.operation import OperationStatus
 from outlive.model.run import Head

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Generic, TypeVar, cast
 
 from outlive.app import mail, stop
+from outlive.engine import forking
 from outlive.engine.control import Control
 from outlive.engine.definition import AgentSpec
 from outlive.engine.worker import owner_name
@@ -127,6 +128,20 @@ class Handle(Generic[R_co]):
 
     def _control(self) -> Control:
         return Control(self._store(), self._clock, owner_name(self._clock))
+
+    async def fork(
+        self, *, who: str, at: int | None = None, why: str = "", id: str | None = None, repeat_effects: bool = False
+    ) -> Handle[R_co]:
+        """A new run that begins with this one's log up to entry `at` (None: as far as possible, 0: only the input).
+
+        This run has to have ended, or to be paused. The fork acts on the authority of `who`. What this run has done
+        behind that entry, and the fork comes to do too, blocks the fork until a person decides, or with
+        `repeat_effects` is done again. With an `id`, the same fork twice is one. Raises UnknownRun, WrongState,
+        NotForkable (it names the nearest entry), RunExists, BadArguments.
+        """
+        wish = forking.Wish(at=at, who=who, why=why, id=id, repeat_effects=repeat_effects)
+        row = await forking.fork(self._store(), self._clock, self._tenant, self._run, wish)
+        return Handle(self._store, self._clock, self._agent, self._tenant, row.id)
 
     async def _events(self, seq: int) -> AsyncGenerator[Event]:
         pause = _PAUSE_LEAST

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Literal
 
+from outlive.app import bulk
 from outlive.app.registry import Registry
 from outlive.engine import inbox
 from outlive.engine.adoption import Acceptance
 from outlive.engine.control import Control, find_operation
 from outlive.engine.failures import writable
 from outlive.log import kinds
-from outlive.model.errors import BadArguments, LeaseLost, UndecodableEntry, UnknownRun, WrongState
-from outlive.model.ids import RunId, Tenant
+from outlive.log.entry import Entry
+from outlive.model.errors import (
+    BadArguments,
+    LeaseLost,
+    NotInDoubt,
+    Refused,
+    UndecodableEntry,
+    UnknownRun,
+    WrongState,
+)
+from outlive.model.ids import OperationId, RunId, Tenant
 from outlive.model.operation import OperationRow
 from outlive.model.run import RunRow
-from outlive.store.port import RunFilter
+from outlive.store.port import RunFilter, Store
 
-_ALL = 1_000_000
-
-Word = Literal["happened", "did-not-happen", "abandon"]
+Word = Literal["happened", "did-not-happen", "abandon", "reuse", "repeat"]
 
 
 async def resolve(
@@ -30,14 +39,19 @@ async def resolve(
 ) -> OperationRow:  # fmt: skip
     """Record what a person knows of an operation in doubt; the run goes on by itself then.
 
-    `operation` may be the beginning of its id. *happened* needs the outcome as JSON of the tool's result type.
+    `operation` may be the beginning of its id. *happened* needs the outcome as JSON of the tool's result type. *reuse*
+    and *repeat* are for an operation that is held, because another run has done it: take its outcome, do it once more.
     Raises UnknownRun, UnknownOperation, NotInDoubt, TooEarly, BadArguments; then nothing is changed.
     """
     row = await _run(control, tenant, run)
     found = await find_operation(control.store, tenant, row.id, operation)
+    if (found.status == "held") != (decision in ("reuse", "repeat")) and decision != "abandon":
+        raise NotInDoubt(operation=found.id, status=found.status)
     agent = registry.agents.get(row.agent)
     name = agent.renamed.get(found.tool, found.tool) if agent is not None else found.tool
     payload = _outcome(registry, name, outcome) if decision == "happened" else None
+    if decision == "reuse":
+        payload = await _their_outcome(control.store, found)
     said = inbox.Decision(found.id, found.attempt, decision, writable(who), writable(why), payload)
     await control.resolve(row, found, said)
     return found
@@ -60,13 +74,45 @@ async def retry_blocked(
 
     One that somebody else has claimed or retried meanwhile is left out.
     """
-    which = RunFilter(statuses=("blocked",), agent=agent, reason=reason, limit=_ALL)
+    which = RunFilter(statuses=("blocked",), agent=agent, reason=reason)
     done: list[RunRow] = []
-    for row in await control.store.runs(tenant, which):
+    async for row in bulk.chosen(control.store, tenant, which):
         with suppress(WrongState, LeaseLost):
             await control.retry(row, who=who, why=why)
             done.append(row)
     return done
+
+
+async def _their_outcome(store: Store, held: OperationRow) -> str:
+    """The outcome of the operation because of which this one is held, as its own run has recorded it."""
+    theirs: OperationRow | None = None
+    async for entry in _behind(store, held):
+        if entry.kind == kinds.Held.KIND:
+            fact = kinds.read(entry)
+            if isinstance(fact, kinds.Held) and fact.operation == held.id:
+                theirs = await store.operation(held.tenant, OperationId(fact.theirs))
+    if theirs is None or theirs.status != "succeeded":
+        status = theirs.status if theirs is not None else "gone"
+        run = f" of run {theirs.run}" if theirs is not None else ""
+        why = f"that operation{run} is {status}, so it has no outcome; say first what became of it"
+        raise Refused(what=f"reuse for {held.id}", why=why)
+    payload: str | None = None
+    async for entry in _behind(store, theirs):
+        if entry.kind in _WITH_OUTCOME and entry.payload is not None:
+            payload = entry.payload if getattr(kinds.read(entry), "operation", "") == theirs.id else payload
+    return payload if payload is not None else "null"
+
+
+_WITH_OUTCOME = frozenset((kinds.Outcome.KIND, kinds.Done.KIND, kinds.Resolved.KIND, kinds.Evidence.KIND))
+
+
+async def _behind(store: Store, row: OperationRow) -> AsyncIterator[Entry]:
+    """The log of an operation's run from its first entry on."""
+    after = row.seq - 1
+    while page := await store.entries(row.tenant, row.run, after=after):
+        after = page[-1].seq
+        for entry in page:
+            yield entry
 
 
 async def _run(control: Control, tenant: Tenant, run: str) -> RunRow:

@@ -79,8 +79,13 @@ def _say(fact: kinds.Fact) -> tuple[str, Mood]:  # noqa: PLR0911 - one answer pe
         case kinds.StepDone() | kinds.Done() | kinds.StepTried():
             failed = f" raised {fact.error.type}: {fact.error.message}" if fact.error else ""
             return fact.shown + failed, "bad" if fact.error else "good"
+        case kinds.Held():
+            return f"{fact.operation} {fact.shown} is held: run {fact.run}, {fact.theirs}: {fact.status}", "doubt"
         case kinds.Call():
             return fact.shown or fact.name, "plain"
+        case kinds.Forked():
+            why = f": {fact.why}" if fact.why else ""
+            return f"from {fact.parent} at entry {fact.at}, by {fact.who}{why}", "plain"
         case kinds.Suspended():
             return fact.why, "wait"
         case kinds.Blocked():

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import cast, get_args
 from urllib.parse import unquote, urlsplit
 
-from outlive.app import decide, inspect, mail, stop
+from outlive.app import bulk, decide, inspect, mail, stop
 from outlive.app.client import last_entry
 from outlive.app.compose import open_store
 from outlive.app.explain import stall_of
@@ -23,6 +23,7 @@ from outlive.app.locate import locate
 from outlive.app.outlive import Outlive
 from outlive.app.registry import Registry
 from outlive.app.settings import Settings
+from outlive.engine import forking
 from outlive.engine.adoption import Acceptance, Choice, choices
 from outlive.engine.control import Control
 from outlive.engine.definition import Agent
@@ -232,6 +233,11 @@ class Report:
         """Operations of which it is not known whether they happened; one in flight on a live worker is none of them."""
         return [one for one in self.operations if one.status in IN_DOUBT and self.row.status != "running"]
 
+    @property
+    def held(self) -> list[OperationRow]:
+        """Operations that are not sent, because another run of the same origin has done the same."""
+        return [one for one in self.operations if one.status == "held" and not self.row.ended]
+
 
 async def report(store: Store, tenant: str, run: str) -> Report:
     """Read all that is known of a run. Raises UnknownRun."""
@@ -380,11 +386,50 @@ async def adopt(
     return await decide.adopt(_control(store), Tenant(tenant), run, Acceptance(how, who, why, at))
 
 
-async def retry_blocked(
-    store: Store, tenant: str, *, who: str, why: str, reason: str, agent: str
-) -> list[RunRow]:  # fmt: skip
-    """See `decide.retry_blocked`."""
-    return await decide.retry_blocked(_control(store), Tenant(tenant), who=who, why=why, reason=reason, agent=agent)
+def retrying(who: str, why: str) -> bulk.Verb:
+    """`retry` for many runs."""
+
+    async def verb(store: Store, row: RunRow) -> str:
+        await _control(store).retry(row, who=who, why=why)
+        return "ready again"
+
+    return verb
+
+
+async def fork(
+    store: Store, tenant: str, run: str, *, at: int | None, who: str, why: str, id: str | None, repeat_effects: bool
+) -> RunRow:
+    """See `forking.fork`."""
+    wish = forking.Wish(at=at, who=who, why=why, id=id, repeat_effects=repeat_effects)
+    return await forking.fork(store, SystemClock(), Tenant(tenant), RunId(run), wish)
+
+
+def restarting(who: str, why: str, *, repeat_effects: bool) -> bulk.Verb:
+    """`restart` for many runs. One that was forked before is left alone, so that the same command twice is harmless."""
+
+    async def verb(store: Store, row: RunRow) -> str:
+        if row.forked:
+            return "left alone: it was restarted or forked before"
+        wish = forking.Wish(at=0, who=who, why=why, repeat_effects=repeat_effects)
+        made = await forking.fork(store, SystemClock(), row.tenant, row.id, wish)
+        return f"restarted as {made.id}"
+
+    return verb
+
+
+async def many(store: Store, tenant: str, which: RunFilter, verb: bulk.Verb) -> AsyncIterator[bulk.Done]:
+    """See `bulk.each`."""
+    async for done in bulk.each(store, Tenant(tenant), which, verb):
+        yield done
+
+
+async def filtered(
+    store: Store, *, statuses: Sequence[Status] = (), agent: str = "", reason: str = "",
+    labels: Mapping[str, str] | None = None, older_than: timedelta | None = None,
+) -> RunFilter:  # fmt: skip
+    """A filter whose age is measured by the database's clock."""
+    before = None if older_than is None else await store.now() - int(older_than.total_seconds() * 1000)
+    return RunFilter(tuple(statuses), agent, reason, labels or {}, before=before)
 
 
 async def cancel(

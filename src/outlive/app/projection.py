@@ -8,22 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 
-from outlive.engine.inbox import settled
+from outlive.engine.inbox import decided, settled
 from outlive.engine.journal import record_of
 from outlive.log import kinds
 from outlive.log.entry import Entry
 from outlive.log.fold import Fold, step
 from outlive.model.ids import RunId, Tenant
-from outlive.model.operation import OperationRow, OperationStatus
+from outlive.model.operation import OperationRow
 from outlive.model.run import Head, RunRow, Status
 from outlive.store.survey import Recorded
 
 # A record that takes a message in has the time at which it was read; its entry that of the append, which may wait.
 _APART_MS = 60_000
-
-_DECIDED: dict[str, OperationStatus] = {
-    "happened": "succeeded", "did-not-happen": "absent", "abandon": "abandoned",
-}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -61,6 +57,7 @@ class Projection:
     paused: bool = False
     turns: list[int] = field(default_factory=list)
     """The first and the last entry that began a turn."""
+    forked: kinds.Forked | None = None
     doubted: dict[str, int] = field(default_factory=dict)
     """Operations in doubt, by the epoch of the entry that says so."""
 
@@ -98,6 +95,10 @@ class Projection:
                 # Another build may go on with what this one cannot.
                 self.statuses = frozenset(("blocked", "ready") if fact.reason == "diverged" else ("blocked",))
                 self.reason = fact.reason
+            case kinds.Forked():
+                # What is before it is history: its operations are those of the parent.
+                self.forked, self.statuses, self.operations = fact, frozenset(("ready",)), {}
+                self.paused = False
             case kinds.Turn():
                 self.turns = [self.turns[0] if self.turns else entry.seq, entry.seq]
             case _:
@@ -128,7 +129,7 @@ class Projection:
     def _judged(self, known: Expected, entry: Entry, fact: kinds.Resolved | kinds.Evidence) -> None:
         row = known.row
         if isinstance(fact, kinds.Resolved):
-            known.row = settled(row, _DECIDED[fact.decision], "person", entry.at, entry.payload, None)
+            known.row = decided(row, fact.decision, entry.at, entry.payload)
         elif fact.verdict == "settles" and fact.answer != "sent late":
             known.row = settled(row, fact.answer, "evidence", entry.at, entry.payload, fact.error)
         elif fact.verdict == "duplicate":
@@ -163,12 +164,17 @@ class Projection:
         if (row.paused_at is not None) != (self.paused and not row.ended):
             yield "paused_at", f"the row says {row.paused_at}, the log that it is {'' if self.paused else 'not '}paused"
         turns: list[int] | list[None] = self.turns or [None, None]
+        fork = self.forked
         for name, found, meant in (
             ("epoch", row.epoch, self.epoch), ("agent", row.agent, started.agent),
             ("version", row.version, started.version), ("input_digest", row.input_digest, started.input_digest),
-            ("principal", row.principal, started.principal), ("purpose", row.purpose, started.purpose),
+            ("principal", row.principal, fork.who if fork else started.principal),
+            ("purpose", row.purpose, started.purpose),
             ("identity", row.identity, started.identity), ("labels", row.labels, started.labels),
             ("pin", row.pin, started.version if started.pin else None),
+            ("fork_of", row.fork_of, fork.parent if fork else None),
+            ("fork_seq", row.fork_seq, fork.at if fork else None),
+            ("repeat_effects", row.repeat_effects, fork is not None and fork.repeat_effects),
             ("prologue_seq", row.prologue_seq, turns[0]), ("window_seq", row.window_seq, turns[1]),
         ):  # fmt: skip
             if found != meant:

@@ -54,10 +54,12 @@ def blocked(found: Report, settings: Settings) -> Iterator[str]:
     yield f"run {row.id} is blocked: {row.reason}: {row.detail}".rstrip(": ")
     for operation in found.in_doubt:
         yield from in_doubt(operation, row.id, settings)
+    for operation in found.held:
+        yield from held(operation, row.id, settings)
     if found.row.reason == "diverged":
         yield "deploy code that fits, and it goes on by itself"
         yield from adoptions(found, settings)
-    if not found.in_doubt:
+    if not found.in_doubt and not found.held:
         yield "when its cause is mended, let it be tried again:"
         yield f"  {command('retry', row.id, to=to)}"
 
@@ -89,6 +91,14 @@ def in_doubt(operation: OperationRow, run: str, settings: Settings) -> Iterator[
         yield f"  {command('resolve', run, operation.id, decision, *extra, '--why', 'how you know', to=to)}"
     if _PLACE in app:
         yield f"happened needs the application, and OUTLIVE_APP is not set: say it for {_PLACE}"
+
+
+def held(operation: OperationRow, run: str, settings: Settings) -> Iterator[str]:
+    """One operation that is held, and the decisions about it as commands."""
+    yield f"operation {operation.id}: {said(operation)} is not sent, because another run of its origin has done it"
+    yield "take the outcome that it had there, do it once more, or give it up:"
+    for decision in ("reuse", "repeat", "abandon"):
+        yield f"  {command('resolve', run, operation.id, decision, '--why', 'your reason', to=options(settings))}"
 
 
 def said(operation: OperationRow) -> str:

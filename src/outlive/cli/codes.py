@@ -17,6 +17,7 @@ from outlive.model.errors import (
     CodeError,
     CommitUnknown,
     LeaseLost,
+    NotForkable,
     OutliveError,
     RunExists,
     SettingInvalid,
@@ -48,7 +49,7 @@ MEANINGS = {
 _OF_STATUS = {"succeeded": OK, "failed": FAILED, "blocked": BLOCKED, "cancelled": GONE, "expired": GONE}
 
 _AGAIN = (StoreBusy, StoreFull, CommitUnknown, LeaseLost, TooEarly)
-_USAGE = (SettingInvalid, CodeError, RunExists)
+_USAGE = (SettingInvalid, CodeError, RunExists, NotForkable)
 
 _HINTS: dict[type[Exception], str] = {
     UnknownRun: "`outlive ps --all` lists the runs of this store and tenant; --store and --tenant choose others",

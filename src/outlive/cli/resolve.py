@@ -18,15 +18,18 @@ EXAMPLES = (
     "outlive resolve dunning-2026-03 op-3f9c happened --outcome '\"ch_881\"' --why 'seen in the bank ledger'",
     "outlive resolve dunning-2026-03 op-3f9c did-not-happen --why 'the bank has no such charge'",
     "outlive resolve dunning-2026-03 op-3f9c abandon --why 'written off'",
+    "outlive resolve dunning-2026-03-fork-1f op-77ab reuse --why 'it is the same charge'",
 )
 
 
 class Decision(StrEnum):
-    """What a person can say about an operation in doubt."""
+    """What a person can say about an operation in doubt, or held."""
 
     happened = "happened"
     did_not_happen = "did-not-happen"
     abandon = "abandon"
+    reuse = "reuse"
+    repeat = "repeat"
 
 
 def resolve(
@@ -40,7 +43,9 @@ def resolve(
     ],
     decision: Annotated[
         Decision,
-        typer.Argument(metavar="DECISION", help="happened, did-not-happen or abandon.", show_default=False),
+        typer.Argument(
+            metavar="DECISION", help="happened, did-not-happen, abandon, reuse or repeat.", show_default=False
+        ),
     ],
     why: Annotated[str, typer.Option(metavar="TEXT", help="How you know; it is kept in the log.", show_default=False)],
     who: options.Who = None,
@@ -62,6 +67,9 @@ def resolve(
     The run goes on by itself then. Ask the other side first (the operation's key is in `outlive show`). happened needs
     the application, because the outcome must be of the tool's result type. did-not-happen lets the operation be sent
     again. abandon lets the agent go on without knowing. Works on ended runs too.
+
+    reuse and repeat are for an operation of a fork that is held, because another run has done it: take the outcome that
+    it had there, or do it once more.
     """
     import asyncio
 

@@ -25,7 +25,7 @@ _WIDE = 10_000
 COLOURS = {
     "succeeded": "green", "running": "cyan", "waiting": "blue", "ready": "", "blocked": "bold red", "failed": "red",
     "cancelled": "magenta", "expired": "magenta", "unknown": "bold yellow", "pending": "yellow", "absent": "dim",
-    "retrying": "yellow", "raised": "red", "abandoned": "magenta",
+    "retrying": "yellow", "raised": "red", "abandoned": "magenta", "held": "bold yellow",
 }  # fmt: skip
 MOODS = {"good": "green", "bad": "red", "doubt": "yellow", "wait": "blue", "plain": ""}
 
@@ -153,6 +153,7 @@ def run_json(row: RunRow) -> dict[str, object]:
         "ended_at": iso(row.ended_at), "lease_until": iso(row.expires_at), "lapses": row.lapses,
         "entries": row.head.seq, "principal": row.principal, "purpose": row.purpose, "labels": row.labels,
         "pin": row.pin,
+        "origin": row.origin, "fork_of": row.fork_of, "fork_seq": row.fork_seq, "forked": row.forked,
     }  # fmt: skip
 
 

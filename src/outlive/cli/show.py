@@ -94,7 +94,7 @@ def _print(found: Report, settings: Settings) -> None:
         out.print(_headline(operation))
         for name, value in _details(operation):
             out.print(Text(f"  {name + ':':<11}{plain(value)}"))
-    if found.row.status == "blocked" or found.in_doubt:
+    if found.row.status == "blocked" or found.in_doubt or found.held:
         out.print()
         lines = list(advice.blocked(found, settings) if found.row.status == "blocked" else _doubts(found, settings))
         for line in lines:
@@ -104,6 +104,8 @@ def _print(found: Report, settings: Settings) -> None:
 def _doubts(found: Report, settings: Settings) -> Iterator[str]:
     for operation in found.in_doubt:
         yield from advice.in_doubt(operation, found.row.id, settings)
+    for operation in found.held:
+        yield from advice.held(operation, found.row.id, settings)
 
 
 def _facts(found: Report) -> Iterator[tuple[str, str, str]]:
@@ -119,6 +121,11 @@ def _facts(found: Report) -> Iterator[tuple[str, str, str]]:
     if row.deadline_at is not None:
         yield "deadline", local(row.deadline_at), ""
     yield "entries", str(row.head.seq), ""
+    if row.fork_of is not None:
+        repeats = ", repeats its effects" if row.repeat_effects else ""
+        yield "fork of", f"{row.fork_of} at entry {row.fork_seq}{repeats}", ""
+    if row.forked:
+        yield "forks", "there is a fork of it", ""
     for name, value in (
         ("principal", row.principal), ("purpose", row.purpose),
         ("labels", ", ".join(f"{key}={value}" for key, value in row.labels.items())),

@@ -17,7 +17,7 @@ from outlive.engine.journal import Also, Item, Journal, brief
 from outlive.engine.replay import show
 from outlive.log import kinds
 from outlive.log.entry import Draft, Entry
-from outlive.log.fold import verdict
+from outlive.log.verdict import verdict
 from outlive.model.ids import OperationId
 from outlive.model.operation import OperationRow
 from outlive.store.port import Change

@@ -31,7 +31,7 @@ from outlive.model.errors import (
     WrongState,
 )
 from outlive.model.ids import Owner, RunId, Tenant
-from outlive.model.operation import IN_DOUBT, OperationRow
+from outlive.model.operation import OperationRow
 from outlive.model.run import ENDED, STATUSES, RunRow, Status
 from outlive.model.signals import Unwind
 from outlive.store.port import Change, Message, Store
@@ -55,7 +55,7 @@ class Control:
         Works on blocked, waiting and ended runs at once; an owner with a live lease is told and takes it in within a
         renewal. Raises NotInDoubt, and TooEarly for a *did not happen* that cannot be known yet.
         """
-        if operation.status not in IN_DOUBT:
+        if operation.status not in inbox.decidable(decision.decision):
             raise NotInDoubt(operation=operation.id, status=operation.status)
         now = await self.store.now() if self.clock.now() is None else self.clock.now() or 0
         live = row.status == "running" and row.expires_at is not None and now < row.expires_at

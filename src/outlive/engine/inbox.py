@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Literal
 
 from pydantic import TypeAdapter
 
 from outlive.engine.cancelling import Request, answers, read
 from outlive.engine.journal import Also, Item, Journal, brief
 from outlive.log import kinds
-from outlive.log.fold import verdict
+from outlive.log.verdict import verdict
 from outlive.model.ids import OperationId
 from outlive.model.operation import IN_DOUBT, SETTLED, OperationRow, OperationStatus
 from outlive.store.port import Change, Message
@@ -49,7 +49,7 @@ class Decision:
 
     operation: str
     attempt: int
-    decision: Literal["happened", "did-not-happen", "abandon"]
+    decision: Literal["happened", "did-not-happen", "abandon", "reuse", "repeat"]
     who: str
     why: str
     payload: str | None = None
@@ -167,16 +167,33 @@ def _evidence(said: Testimony, row: OperationRow, journal: Journal) -> tuple[Ite
 
 def _resolution(said: Decision, row: OperationRow, journal: Journal) -> tuple[Item, OperationRow] | None:
     early = said.decision == "did-not-happen" and journal.time.now() < row.not_before
-    if row.status not in IN_DOUBT or row.attempt != said.attempt or row.status == "pending" or early:
+    fits = row.status in decidable(said.decision) and row.status != "pending"
+    if not fits or row.attempt != said.attempt or early:
         log.warning(
             "run %s: operation %s is %s, the decision %s comes too late", row.run, row.id, row.status, said.decision
         )
         return None
     fact = kinds.Resolved(operation=said.operation, decision=said.decision, who=said.who, why=said.why)
-    status: OperationStatus = cast(
-        OperationStatus, {"happened": "succeeded", "did-not-happen": "absent", "abandon": "abandoned"}[said.decision]
-    )
-    return Item(fact, payload=said.payload), settled(row, status, "person", journal.time.now(), said.payload, None)
+    return Item(fact, payload=said.payload), decided(row, said.decision, journal.time.now(), said.payload)
+
+
+_DECIDED: dict[str, OperationStatus] = {
+    "happened": "succeeded", "did-not-happen": "absent", "abandon": "abandoned", "reuse": "succeeded",
+    "repeat": "retrying",
+}  # fmt: skip
+
+
+def decidable(decision: str) -> frozenset[OperationStatus]:
+    """In which states of an operation a person can say so: in doubt, or held because another run has done it."""
+    if decision == "abandon":
+        return IN_DOUBT | {"held"}
+    return frozenset(("held",)) if decision in ("reuse", "repeat") else IN_DOUBT
+
+
+def decided(row: OperationRow, decision: str, at: int, outcome: str | None) -> OperationRow:
+    """The record of an operation after a person's decision."""
+    how = "reuse" if decision == "reuse" else "person"
+    return settled(row, _DECIDED[decision], how, at, outcome, None)
 
 
 def settled(

@@ -312,10 +312,14 @@ class Journal:
         if there := _holds(tail, append.drafts):
             self.memory.keep(append, Head(tail[-1].seq + 1, tail[-1].digest) if tail else append.head)
         self.memory.kept.append(Kept(self.head.seq - 1, self.head))
-        if there:
-            return None
-        moved(self.fold, append.head.seq, self.head.seq - append.head.seq)
-        return replace(append, authority=claimed.authority, head=self.head)
+        return None if there else self._moved(append, claimed.authority)
+
+    def _moved(self, append: Append, authority: Authority) -> Append:
+        """The same append after the present head: what was folded in with it has another place by that."""
+        since, by = append.head.seq, self.head.seq - append.head.seq
+        moved(self.fold, since, by)
+        rows = tuple(replace(row, seq=row.seq + by) if row.seq >= since else row for row in append.operations)
+        return replace(append, authority=authority, head=self.head, operations=rows)
 
     async def _claim_again(self) -> Claimed:
         """Until it is known that we have the run, or that we do not.
@@ -413,7 +417,7 @@ def record_of(call: Call, tenant: Tenant, run: RunId, epoch: int, at: int) -> Op
         sent.status, call.attempt, epoch, sent.first_sent_at or at, at,
         not_before=sent.not_before, outcome=brief(call.payload) if sent.status == "succeeded" else None,
         error=f"{call.error.type}: {call.error.message}" if call.error and sent.status != "succeeded" else "",
-        how=sent.how, notes=dict(sent.notes), duplicates=sent.duplicates,
+        how=sent.how, notes=dict(sent.notes), duplicates=sent.duplicates, seq=call.seq,
     )  # fmt: skip
 
 

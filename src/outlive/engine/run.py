@@ -187,9 +187,11 @@ class Run(Generic[D]):
     async def _perform(self, send: Send, call: Call | None) -> Call:
         """What is recorded decides how the call goes on; what the tool declares, how it begins."""
         effect = send.tool.policy.effect
-        if call is not None and call.sent is not None and call.sent.effect != "transactional":
+        sent = call.sent if call is not None else None
+        # What was held and never sent goes as the tool is now.
+        if sent is not None and sent.effect != "transactional" and call is not None and call.attempt:
             return await send.run(call)
-        if effect == "read":
+        if effect == "read" and sent is None:
             return await repeat(send.attempt, send.scope, send.key, self._read(send), call)
         if effect == "transactional":
             return await Transact(send).run(call)

@@ -13,22 +13,23 @@ import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Literal
 
 from outlive.engine import failures, inbox
-from outlive.engine.attempt import Attempt, Scope
+from outlive.engine.attempt import Attempt, Parked, Scope
 from outlive.engine.callables import is_async, run_callable, until_done
 from outlive.engine.calls import Asked, Got, execute
 from outlive.engine.definition import ToolSpec
 from outlive.engine.doubt import WHY, believable_at, watch
 from outlive.engine.journal import Also, Item
+from outlive.engine.lineage import Source, Standing, has_forks, keys_of, standing, told
 from outlive.engine.operation import Facts, Operation, WindowOver, sending
 from outlive.engine.settle import leave, settle
 from outlive.log import kinds
-from outlive.log.canonical import digest
 from outlive.log.fold import Call, Sent
 from outlive.model.errors import Diverged, StoreError
 from outlive.model.function import UserFunction
-from outlive.model.operation import IN_DOUBT, Effect, Retry
+from outlive.model.operation import IN_DOUBT, Effect, OperationRow, Retry
 from outlive.model.signals import NotSent, Unwind
 from outlive.store.port import Message
 
@@ -43,13 +44,6 @@ class Policy:
 
     timeout: timedelta
     retry: Retry
-
-
-def operation_key(attempt: Attempt, scope: str, key: str) -> tuple[str, str]:
-    """Id and idempotency key of a call: stable over re-sends and a lost commit, silent about the arguments."""
-    parts = (attempt.journal.row.origin, str(attempt.fold.window), scope, key)
-    full = digest(attempt.key, b"operation", *(part.encode() for part in parts))
-    return f"op-{full[:20]}", full
 
 
 async def shielded(scope: Scope, work: Coroutine[object, object, Call]) -> Call:
@@ -74,6 +68,7 @@ class Send:
     ) -> None:  # fmt: skip
         self.attempt, self.scope, self.tool, self.policy = attempt, scope, tool, policy
         self.asked, self.key, self.arguments = asked, key, arguments
+        self._met: OperationRow | None = None
 
     async def run(self, call: Call | None) -> Call:
         """From whatever is recorded to the outcome. Raises Unwind where the run is unloaded before."""
@@ -87,6 +82,10 @@ class Send:
                 raise asyncio.CancelledError
             if sent.status == "unknown":
                 await settle(self, call, sent)
+            elif sent.status == "held":
+                await self.decision(call)
+                if sent.status == "held":
+                    call = await self._send(call)
             elif sent.status == "pending" and not self.dedupes(sent):
                 await self.record(
                     self.doubt(call, sent, "its worker was lost, and the other side dedupes no longer", lost=True)
@@ -129,7 +128,7 @@ class Send:
             return None
         for old in (None, *sorted(attempt.former(self.tool.name))):
             key = self.key if old is None else cursor.key_of(old)
-            id, _ = operation_key(attempt, self.scope.name, key)
+            id, _, _ = keys_of(attempt, self.scope.name, key)
             if id in attempt.fold.orphans:
                 self.key = self.key if old is None else cursor.known_as(self.tool.name, old)
                 return id
@@ -172,13 +171,21 @@ class Send:
                 return call
         else:
             await attempt.gate(self.scope)
+        # What may have been sent is sent again under its key: that was decided when it was sent first.
+        fresh = call is None or call.sent is None or call.sent.status not in IN_DOUBT
+        standing = await self.standing(call) if fresh else None
+        if standing is not None and standing.theirs is not None:
+            return await self.hold(call, standing.theirs)
         await attempt.journal.grip.ensure(kit.lease_s / 3)
         now = kit.clock.boottime()
         send_until = now + attempt.journal.grip.remaining()
         self.scope.executing = True
         try:
-            await self._intent(call, send_until - now)
+            await self._intent(call, send_until - now, standing.key if standing is not None else "")
             call = attempt.fold.keys[self.key]
+            if fresh and (standing := await self.standing(call)).theirs is not None:
+                self._met = standing.theirs
+                return await self.hold(call, standing.theirs)
             sent = call.sent
             assert sent is not None
             op = self.operation(sent, call.attempt, send_until=send_until)
@@ -194,6 +201,38 @@ class Send:
             attempt.changed.set()
         return call
 
+    async def standing(self, call: Call | None, source: Source | None = None) -> Standing:
+        """Whether another run of the same origin has done this, and under which key it is sent."""
+        again = call is not None and call.sent is not None and call.sent.again
+        text = self.text() if has_forks(self.attempt.journal.row) else ""
+        return await standing(self.attempt, self.scope.name, self.key, self.asked, text, again=again, source=source)
+
+    async def hold(self, call: Call | None, theirs: OperationRow, effect: Effect | None = None) -> Call:
+        """Record that it is not sent, and why."""
+        if call is None or call.sent is None or (call.sent.status, call.sent.theirs) != ("held", theirs.id):
+            id, key, _ = keys_of(self.attempt, self.scope.name, self.key)
+            first = call is None or call.sent is None
+            effect = effect or (call.sent.effect if call is not None and call.sent is not None else None)
+            fact = kinds.Held(
+                name=self.asked.name, digest=self.asked.digest, shown=self.asked.shown, operation=id,
+                effect=_acting(effect or self.tool.policy.effect), idempotency_key=key, run=theirs.run,
+                theirs=theirs.id, status=theirs.status,
+            )  # fmt: skip
+            await self.record(fact, payload=self.text() if first else None)
+        return self.attempt.fold.keys[self.key]
+
+    async def decision(self, call: Call) -> None:
+        """Park until a person has decided about what is held, or nothing stands in its way any more."""
+        while call.sent is not None and call.sent.status == "held":
+            # Two that met with their intents would meet again and again: whoever found the other one waits.
+            theirs, self._met = self._met or (await self.standing(call)).theirs, None
+            if theirs is None:
+                return
+            await self.hold(call, theirs)
+            if call.sent.status == "held":
+                detail = f"operation {call.sent.id}: {told(theirs, self.asked.shown)}"
+                await self.attempt.park(self.scope, Parked("a person decides", block="done elsewhere", detail=detail))
+
     async def _hear(self) -> None:
         """Before it is sent again: somebody may know what became of it."""
         while True:
@@ -206,19 +245,23 @@ class Send:
                 await self.attempt.kit.clock.sleep(0.1)
                 await self.attempt.journal.grip.ensure()
 
-    async def _intent(self, call: Call | None, window_s: float) -> None:
+    async def _intent(self, call: Call | None, window_s: float, key: str) -> None:
+        """`key` is the one of a send that was asked for in its lineage, else empty: then it has the key that it had."""
         attempt, now = self.attempt, self.attempt.kit.time.now()
-        first = call is None or call.sent is None
-        id, key = operation_key(attempt, self.scope.name, self.key)
-        sent = call.sent if call is not None else None
+        # What was held and never sent is sent as if nothing were recorded of it.
+        sent = call.sent if call is not None and call.attempt else None
+        first = sent is None
+        id, _, _ = keys_of(attempt, self.scope.name, self.key)
+        if sent is not None and not (sent.again and key):
+            key = sent.key
         # What the tool was when it was first sent: a deploy must not make a repetition of what was external.
-        effect: Effect = sent.effect if sent is not None else self.tool.policy.effect
+        effect = _acting(sent.effect if sent is not None else self.tool.policy.effect)
         assert effect in ("idempotent", "external")
         fact = kinds.Intent(
             name=self.asked.name, digest=self.asked.digest, shown=self.asked.shown,
-            operation=sent.id if sent else id, effect=effect, idempotency_key=sent.key if sent else key,
+            operation=sent.id if sent else id, effect=effect, idempotency_key=key,
             attempt=(call.attempt if call is not None else 0) + 1, send_by=now + int(window_s * 1000),
-            first_sent_at=sent.first_sent_at if sent else now,
+            first_sent_at=sent.first_sent_at if sent is not None and sent.key == key else now,
             timeout_ms=int(self.policy.timeout.total_seconds() * 1000),
             settle_ms=int(self.tool.policy.settle_after.total_seconds() * 1000),
         )  # fmt: skip
@@ -322,6 +365,11 @@ class Send:
             log.error("run %s: evidence is lost: %s", row.id, message.body)
             return
         log.warning("run %s: %s answered after the lease was lost; left as evidence", row.id, self.asked.shown)
+
+
+def _acting(effect: Effect) -> Literal["idempotent", "external", "transactional"]:
+    """What was held and is declared harmless now is done with the caution that it had."""
+    return "external" if effect == "read" else effect
 
 
 def guarded(op: Operation[object], fn: UserFunction) -> UserFunction:

@@ -12,11 +12,13 @@ from outlive.engine import failures
 from outlive.engine.callables import run_callable
 from outlive.engine.calls import Got, execute
 from outlive.engine.journal import Also, Item
+from outlive.engine.lineage import keys_of
 from outlive.engine.operation import Facts, Operation
-from outlive.engine.send import Send, operation_key
+from outlive.engine.send import Send
 from outlive.log import kinds
 from outlive.log.fold import Call
 from outlive.model.errors import CodeError, StoreError
+from outlive.model.operation import OperationRow
 from outlive.store.port import Transaction
 
 log = logging.getLogger("outlive.operation")
@@ -40,7 +42,16 @@ class Transact:
             await attempt.journal.grip.ensure(attempt.kit.lease_s / 3)
             of.scope.executing = True
             try:
-                got = await self._once(number)
+                got = await self._once(number, call)
+                if isinstance(got, OperationRow):
+                    # Nothing was done. Who has decided in the meantime is heard before it is tried again.
+                    number -= 1
+                    call = await of.hold(call, got, "transactional")
+                    of.scope.executing = False
+                    await of.decision(call)
+                    if call.done:
+                        return call
+                    continue
                 if got is not None and await self._again(number, got):
                     continue
             finally:
@@ -49,20 +60,26 @@ class Transact:
             await attempt.recorded(of.scope)
             return attempt.fold.keys[of.key]
 
-    async def _once(self, number: int) -> Got | None:
-        """None when effect and outcome are committed; otherwise what went wrong, with nothing written."""
+    async def _once(self, number: int, call: Call | None) -> Got | OperationRow | None:
+        """None when effect and outcome are committed; otherwise what went wrong, with nothing written.
+
+        An operation record is that of another run of the same origin, which has done the same: nothing was executed.
+        """
         of, attempt = self._of, self._of.attempt
         # The database's write lock is held meanwhile: renewals wait for it too, so it must be well inside the lease.
         timeout = min(of.policy.timeout, timedelta(seconds=attempt.kit.lease_s / 3))
         while True:
             try:
                 async with attempt.journal.exclusive(), attempt.journal.store.transaction() as transaction:
-                    got = await self._execute(transaction, number, timeout)
+                    standing = await of.standing(call, transaction)
+                    if standing.theirs is not None:
+                        return standing.theirs
+                    got = await self._execute(transaction, number, timeout, standing.key)
                     if isinstance(got.raised, StoreError):
                         raise got.raised
                     if got.error is not None:
                         return got
-                    done = Item(self._done(number), of.scope.name, of.key, got.text)
+                    done = Item(self._done(number, standing.key), of.scope.name, of.key, got.text)
                     if await attempt.journal.append_within(transaction, done, also=Also(progress=True)):
                         return None
             except CodeError as error:
@@ -72,9 +89,9 @@ class Transact:
                 await attempt.kit.clock.sleep(0.2)
                 await attempt.journal.grip.ensure()
 
-    async def _execute(self, transaction: Transaction, number: int, timeout: timedelta) -> Got:
+    async def _execute(self, transaction: Transaction, number: int, timeout: timedelta, key: str) -> Got:
         of, attempt = self._of, self._of.attempt
-        id, key = operation_key(attempt, of.scope.name, of.key)
+        id, _, _ = keys_of(attempt, of.scope.name, of.key)
         facts = Facts(id, key, number, dict(of.arguments))
         op: Operation[object] = Operation(
             attempt, of.tool, attempt.kit.deps, facts, connection=transaction, scope=of.scope
@@ -95,7 +112,8 @@ class Transact:
         of, attempt = self._of, self._of.attempt
         declared = isinstance(got.raised, of.tool.policy.raises)
         if got.error is None or got.raised is None or declared or number >= of.policy.retry.attempts:
-            await of.record(self._done(number, got.error, declared), progress=True)
+            key = keys_of(attempt, of.scope.name, of.key)[1]
+            await of.record(self._done(number, key, got.error, declared), progress=True)
             return False
         delay = of.policy.retry.delay_ms(number, attempt.kit.clock.random(), failures.retry_after(got.raised))
         retry_at = attempt.kit.time.now() + delay
@@ -108,9 +126,11 @@ class Transact:
         await attempt.wait_until(of.scope, retry_at, f"retry of {of.asked.shown}")
         return True
 
-    def _done(self, number: int, error: kinds.ErrorRecord | None = None, declared: bool = False) -> kinds.Done:
+    def _done(
+        self, number: int, key: str, error: kinds.ErrorRecord | None = None, declared: bool = False
+    ) -> kinds.Done:
         of = self._of
-        id, key = operation_key(of.attempt, of.scope.name, of.key)
+        id, _, _ = keys_of(of.attempt, of.scope.name, of.key)
         return kinds.Done(
             name=of.asked.name, digest=of.asked.digest, shown=of.asked.shown, operation=id, idempotency_key=key,
             attempt=number, arguments=of.text(), error=error, declared=declared,

@@ -44,6 +44,10 @@ class Sent:
     duplicates: int = 0
     lost: bool = False
     """The last attempt's worker was lost: if it did not happen, that costs no attempt."""
+    theirs: str = ""
+    """The operation of another run because of which it was held."""
+    again: bool = False
+    """A person has decided that it is done once more, although another run of the same origin has done it."""
 
 
 @dataclass(slots=True)
@@ -186,8 +190,8 @@ def step(state: Fold, seq: int, fact: kinds.Fact, scope: str, key: str, payload:
             _joined(state, seq, fact, key)
         case kinds.Arrived():
             state.mail.setdefault(fact.topic, []).append(Arrival(seq, fact.sender_key, payload or "null"))
-        case kinds.Started():
-            state.started, state.input = fact, payload
+        case kinds.Started() | kinds.Forked():
+            _begun(state, fact, payload)
         case kinds.Ended():
             state.ended, state.result = fact, payload
         case kinds.Retried() | kinds.EntriesLost():
@@ -199,6 +203,13 @@ def step(state: Fold, seq: int, fact: kinds.Fact, scope: str, key: str, payload:
         case _:
             if not isinstance(fact, _OF_THE_RUN):
                 _operation(state, seq, fact, payload)
+
+
+def _begun(state: Fold, fact: kinds.Started | kinds.Forked, payload: str | None) -> None:
+    if isinstance(fact, kinds.Started):
+        state.started, state.input = fact, payload
+    else:
+        state.mail = {}  # what nobody has received was sent to the parent, and is still there for it
 
 
 def _joined(state: Fold, seq: int, fact: kinds.Joined, key: str) -> None:
@@ -255,14 +266,15 @@ def _call(state: Fold, seq: int, fact: kinds.Call, scope: str, key: str, payload
             call.done, call.payload, call.attempt = True, payload, fact.attempt
             call.error, call.declared = fact.error, fact.declared
             if isinstance(fact, kinds.Done):
+                call.seq = seq
                 status: OperationStatus = "succeeded" if fact.error is None else "raised" if fact.declared else "failed"
                 call.sent = Sent(
                     fact.operation, "transactional", fact.idempotency_key, fact.arguments, 0, 0, 0, 0, status
                 )
                 call.sent.how = "call"
                 state.operations[fact.operation] = call
-        case kinds.Intent():
-            _intent(state, call, fact, payload)
+        case kinds.Intent() | kinds.Held():
+            _intent(state, seq, call, fact, payload)
         case kinds.Opened():
             call.branches, call.done = tuple(fact.branches), True
         case kinds.Value() | kinds.Emitted():
@@ -323,7 +335,7 @@ def _woken(state: Fold, seq: int, call: Call, fact: kinds.Woken) -> None:
 
 _CALLS: dict[type[kinds.Call], CallKind] = {
     kinds.Intent: "operation", kinds.Done: "operation", kinds.Opened: "branches", kinds.Value: "value",
-    kinds.Emitted: "emit", kinds.Waiting: "wait", kinds.Woken: "wait",
+    kinds.Held: "operation", kinds.Emitted: "emit", kinds.Waiting: "wait", kinds.Woken: "wait",
 }  # fmt: skip
 
 
@@ -333,13 +345,29 @@ def _kind(fact: kinds.Call) -> CallKind:
     return _CALLS.get(type(fact), "step")
 
 
-def _intent(state: Fold, call: Call, fact: kinds.Intent, payload: str | None) -> None:
+def _held(state: Fold, call: Call, fact: kinds.Held, payload: str | None) -> None:
+    if call.sent is None:
+        call.sent = Sent(fact.operation, fact.effect, fact.idempotency_key, payload or "{}", 0, 0, 0, 0)
+        state.operations[fact.operation] = call
+    call.sent.status, call.sent.theirs = "held", fact.theirs
+
+
+def _intent(state: Fold, seq: int, call: Call, fact: kinds.Intent | kinds.Held, payload: str | None) -> None:
+    if isinstance(fact, kinds.Held):
+        _held(state, call, fact, payload)
+        return
     if call.sent is None:
         call.sent = Sent(
             fact.operation, fact.effect, fact.idempotency_key, payload or "{}", fact.first_sent_at, fact.send_by,
             fact.timeout_ms, fact.settle_ms,
         )  # fmt: skip
         state.operations[fact.operation] = call
+    elif call.attempt == 0:
+        # It was held, and is sent now: only here it is known what it is sent as.
+        call.sent.effect, call.sent.timeout_ms, call.sent.settle_ms = fact.effect, fact.timeout_ms, fact.settle_ms
+        call.seq = seq
+    # What is done once more on purpose has another key than before.
+    call.sent.key, call.sent.first_sent_at = fact.idempotency_key, fact.first_sent_at
     call.attempt, call.sent.send_by, call.sent.status = fact.attempt, fact.send_by, "pending"
     call.sent.lost = False
     call.sent.lookups = call.sent.again_at = 0
@@ -447,6 +475,10 @@ def _resolved(state: Fold, call: Call, sent: Sent, fact: kinds.Resolved, payload
         case "did-not-happen":
             sent.status = "absent"
             sent.spent += _costs(sent)
+        case "reuse":
+            _settle(call, sent, "succeeded", payload, None, "reuse")
+        case "repeat":
+            sent.status, sent.again, call.retry_at = "retrying", True, 0
         case "abandon":
             _settle(call, sent, "abandoned", None, kinds.ErrorRecord(type="Abandoned", message=fact.why), "person")
         case _:
@@ -461,32 +493,3 @@ def _evidence(state: Fold, call: Call, sent: Sent, fact: kinds.Evidence, payload
         state.duplicate = sent.id
     elif fact.verdict == "settles" and fact.answer != "sent late":
         _settle(call, sent, fact.answer, payload, fact.error, "evidence")
-
-
-def verdict(
-    effect: Effect,
-    status: OperationStatus,
-    current: int,
-    outcome: str | None,
-    *,
-    attempt: int,
-    answer: str,
-    payload: str | None,
-) -> Literal["settles", "confirms", "duplicate", "no news"]:
-    """What a late answer about `attempt` means for an operation whose last attempt is `current`.
-
-    It settles one in doubt, confirms what is known, or shows an effect too many. *sent late* knows no answer, but that
-    a request went out after its window: news only where that attempt was already judged not to have happened.
-    """  # fmt: skip
-    same = attempt == current or effect == "idempotent"
-    if answer == "sent late":
-        return "no news" if same and status not in ("absent", "retrying", "failed") else "duplicate"
-    if status in ("pending", "unknown") and same:
-        return "settles"
-    if answer == "raised":
-        return "no news"
-    if status in ("absent", "retrying") and same:
-        return "settles"
-    if status == "succeeded" and (same or payload == outcome):
-        return "confirms"
-    return "duplicate"

@@ -235,11 +235,11 @@ class Noted(Fact):
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved(Fact):
-    """A person's decision about an operation in doubt. Payload: the outcome, if it happened."""
+    """A person's decision about an operation in doubt, or held. Payload: the outcome, if it happened or is reused."""
 
     KIND: ClassVar[str] = "resolution"
     operation: str
-    decision: Literal["happened", "did-not-happen", "abandon"]
+    decision: Literal["happened", "did-not-happen", "abandon", "reuse", "repeat"]
     who: str
     why: str
 
@@ -462,6 +462,38 @@ class EntriesLost(Fact):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Forked(Fact):
+    """What is before it is history: the log of `parent` up to entry `at`, whose digest (hex) is `head`.
+
+    With `repeat_effects` nothing is asked before an operation is sent that a run of the same origin has done.
+    """
+
+    KIND: ClassVar[str] = "forked"
+    parent: str
+    at: int
+    head: str
+    who: str
+    why: str = ""
+    repeat_effects: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held(Call):
+    """An operation is not sent: run `run` of the same origin has one like it, `theirs`, which is `status`.
+
+    A person decides. Payload (while no attempt was made): the arguments, readable.
+    """
+
+    KIND: ClassVar[str] = "held"
+    operation: str
+    effect: Literal["idempotent", "external", "transactional"]
+    idempotency_key: str
+    run: str
+    theirs: str
+    status: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class MetAgain(Call):
     """Replay has come to a call whose operation was sent in lost entries: it goes on from what is known of that."""
 
@@ -483,7 +515,7 @@ _ALL: tuple[type[Fact], ...] = (
     Started, ClaimedBy, StepDone, StepTried, Intent, Outcome, Done, NotActed, InDoubt, LookedUp, Absent, Noted,
     Resolved,
     Evidence, Value, Opened, Joined, ScopeCancelled, Turn, Emitted, Arrived, Waiting, Woken, Suspended, Blocked,
-    Released, Retried, Adopted, EntriesLost, MetAgain, Cancelling, TooLate, Paused, Resumed, Ended,
+    Released, Retried, Adopted, EntriesLost, Forked, Held, MetAgain, Cancelling, TooLate, Paused, Resumed, Ended,
 )  # fmt: skip
 KINDS: dict[str, type[Fact]] = {fact.KIND: fact for fact in _ALL}
 

@@ -26,6 +26,7 @@ OutliveError
 │   ├── NotAdoptable          a divergence that nobody can accept in this way
 │   ├── TooEarly              a request may still be on its way: *did not happen* cannot be known yet
 │   ├── WrongState            the run is not in a state that allows this
+│   ├── NotForkable           no fork can begin behind that entry of a log
 │   ├── TimedOut              a wait ran out: for a result, a message or an answer
 │   ├── MessageRefused        a message does not fit the type that is waited for
 │   ├── SettingInvalid        a setting has a value that cannot be used
@@ -265,6 +266,16 @@ class WrongState(RequestError):
     def __init__(self, *, run: str, status: str, wanted: str) -> None:
         super().__init__(f"run {run} is {status}; {wanted}")
         self.run, self.status, self.wanted = run, status, wanted
+
+
+class NotForkable(RequestError):
+    """No fork can begin behind that entry of a log. `nearest` is the last entry before it behind which one can."""
+
+    def __init__(self, *, run: str, at: int, why: str, nearest: int) -> None:
+        super().__init__(
+            f"run {run} cannot be forked at entry {at}: {why}; the nearest entry before, at which it can, is {nearest}"
+        )
+        self.run, self.at, self.why, self.nearest = run, at, why, nearest
 
 
 class TimedOut(RequestError):

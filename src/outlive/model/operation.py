@@ -14,7 +14,10 @@ Effect = Literal["read", "idempotent", "external", "transactional"]
 
 # pending = may have been sent; retrying = known not to have acted, will be sent again; absent = found not to have
 # happened; raised = the tool answered with an exception that it declares.
-OperationStatus = Literal["pending", "retrying", "unknown", "absent", "succeeded", "raised", "failed", "abandoned"]
+# held = not sent, because another run of the same origin has done the same; a person decides.
+OperationStatus = Literal[
+    "pending", "retrying", "unknown", "absent", "held", "succeeded", "raised", "failed", "abandoned"
+]  # fmt: skip
 
 IN_DOUBT: frozenset[OperationStatus] = frozenset(("pending", "unknown"))
 SETTLED: frozenset[OperationStatus] = frozenset(("succeeded", "raised", "failed", "abandoned"))
@@ -25,6 +28,7 @@ class OperationRow:
     """The operation record: a projection of the log, written in the same commit as the entry that changes it.
 
     `arguments` is the readable form (scrubbed), `outcome` the JSON text of a result. Times are database milliseconds.
+    `seq` is the entry from which on it may have been sent: what tells the operations before a fork from those after it.
     """
 
     tenant: Tenant
@@ -47,6 +51,7 @@ class OperationRow:
     how: str = ""
     notes: dict[str, str] = field(default_factory=dict)
     duplicates: int = 0
+    seq: int = 0
 
 
 class Happened(Generic[R_co]):

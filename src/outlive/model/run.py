@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from outlive.model.errors import UnknownRun, WrongState
 from outlive.model.ids import Owner, RunId, Tenant
 
 Status = Literal["ready", "running", "waiting", "blocked", "succeeded", "failed", "cancelled", "expired"]
@@ -22,7 +23,9 @@ STATUSES: tuple[Status, ...] = (
 ENDED: frozenset[Status] = frozenset(("succeeded", "failed", "cancelled", "expired"))
 
 # Why a run is blocked. Each names what a person (or a new version of the code) has to do.
-Block = Literal["operation in doubt", "duplicate effect", "diverged", "poison", "undecodable", "entries lost"]
+Block = Literal[
+    "operation in doubt", "duplicate effect", "diverged", "poison", "undecodable", "entries lost", "done elsewhere"
+]
 
 _NEXT: dict[Status, frozenset[Status]] = {
     "ready": frozenset(("running", "cancelled", "expired", "blocked")),
@@ -63,6 +66,10 @@ class Head:
 class RunRow:
     """One task given to an agent, as the store holds it. Times are milliseconds of the database's clock.
 
+    A fork has the log of `fork_of` up to entry `fork_seq` as its history, and the `origin` of that run; every other run
+    is its own origin. `forked` says that there is a fork of this run; `repeat_effects` that it sends again what another
+    run of its origin has done, without asking.
+
     `damaged` says what of the row cannot be read, and is left out: one such row must not hide the others.
     """
 
@@ -102,6 +109,10 @@ class RunRow:
     pin: str | None = None
     """The only agent version that may drive it, if there is such a one."""
     damaged: str = ""
+    fork_of: RunId | None = None
+    fork_seq: int | None = None
+    forked: bool = False
+    repeat_effects: bool = False
 
     @property
     def ended(self) -> bool:
@@ -130,3 +141,30 @@ class NewRun:
     identity: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
     pin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a fork begins with: the entries of `parent` before `end.seq`, which end with the digest `end.digest`.
+
+    `epoch` is that of the last of them; `prologue_seq` and `window_seq` are what they make of the run's row.
+    """
+
+    parent: RunId
+    origin: RunId
+    end: Head
+    epoch: int
+    prologue_seq: int | None = None
+    window_seq: int | None = None
+    repeat_effects: bool = False
+
+
+def refusal_to_fork(run: RunId, row: RunRow | None) -> UnknownRun | WrongState | None:
+    """Why a run cannot be forked, from its row: it must not do anything meanwhile. None where it can be."""
+    if row is None:
+        return UnknownRun(run=run)
+    running = row.status == "running"
+    if row.ended or (row.paused_at is not None and not running):
+        return None
+    status = "running, although it is paused" if running and row.paused_at is not None else row.status
+    return WrongState(run=run, status=status, wanted="only a run that has ended, or is paused, can be forked")

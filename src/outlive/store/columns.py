@@ -12,8 +12,8 @@ from outlive.model.errors import NotSerialisable
 from outlive.model.ids import OperationId, Owner, RunId, Tenant
 from outlive.model.notice import Notice, Notification
 from outlive.model.operation import Effect, OperationRow, OperationStatus
-from outlive.model.run import Head, NewRun, RunRow, Status
-from outlive.store.port import Stalled, WorkerRow
+from outlive.model.run import Head, History, NewRun, RunRow, Status
+from outlive.store.port import RunFilter, Stalled, WorkerRow
 
 Parameters = dict[str, object]
 
@@ -65,6 +65,10 @@ def run_row(row: Row) -> RunRow:
         labels=labels,
         pin=row["pin"],
         damaged=damaged,
+        fork_of=RunId(row["fork_of"]) if row["fork_of"] is not None else None,
+        fork_seq=row["fork_seq"],
+        forked=bool(row["forked"]),
+        repeat_effects=bool(row["repeat_effects"]),
     )
 
 
@@ -101,6 +105,7 @@ def operation_row(row: Row) -> OperationRow:
         how=row["how"],
         notes=json.loads(row["notes"]),
         duplicates=row["duplicates"],
+        seq=row["seq"],
     )
 
 
@@ -125,6 +130,7 @@ def operation_parameters(row: OperationRow) -> Parameters:
         "how": row.how,
         "notes": to_json(row.notes),
         "duplicates": row.duplicates,
+        "seq": row.seq,
     }
 
 
@@ -153,6 +159,16 @@ def notification(row: Row) -> Notification:
         at=row["created_at"],
         position=row["position"],
     )
+
+
+def place_parameters(which: RunFilter) -> Parameters:
+    """Where a list of runs begins, as `find_runs` takes it: at most so late, and of those just then behind an id."""
+    if which.behind is not None:
+        return {"latest": which.behind[0], "behind": which.behind[1]}
+    return {"latest": which.before if which.before is not None else _NEVER, "behind": ""}
+
+
+_NEVER = 2**62
 
 
 def worker_row(row: Row) -> WorkerRow:
@@ -220,4 +236,18 @@ def run_parameters(run: NewRun, head: Head) -> Parameters:
         "identity": run.identity,
         "labels": to_json(run.labels),
         "pin": run.version if run.pin else None,
+    }
+
+
+def fork_parameters(run: NewRun, history: History, head: Head) -> Parameters:
+    """What `add_fork` and what goes with it take, but for the time."""
+    return {
+        **run_parameters(run, head),
+        "parent": history.parent,
+        "origin": history.origin,
+        "epoch": history.epoch,
+        "fork_seq": history.end.seq - 1,
+        "prologue_seq": history.prologue_seq,
+        "window_seq": history.window_seq,
+        "repeat_effects": int(history.repeat_effects),
     }

@@ -20,7 +20,7 @@ from outlive.log.entry import Draft, Entry
 from outlive.model.ids import OperationId, Owner, RunId, Tenant
 from outlive.model.notice import Notice
 from outlive.model.operation import OperationRow
-from outlive.model.run import Authority, Head, NewRun, RunRow, Status
+from outlive.model.run import Authority, Head, History, NewRun, RunRow, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +231,19 @@ class Stalled:
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs `runs` lists, newest first. Empty fields match everything."""
+    """Which runs `runs` lists, newest first. Empty fields match everything.
+
+    `before` takes those that were started before a moment; `behind` goes on behind a run, given by when it was started
+    and its id: the last one of a page.
+    """
 
     statuses: tuple[Status, ...] = ()
     agent: str = ""
     reason: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     limit: int = 100
+    before: int | None = None
+    behind: tuple[int, RunId] | None = None
 
 
 class Transaction(Protocol):
@@ -248,6 +254,13 @@ class Transaction(Protocol):
 
         Raises what the driver raises: it is the user's SQL. Refused after a statement that has ended the transaction
         by itself (its error is the driver's): what it had written is gone, and nothing more joins it.
+        """
+        ...
+
+    async def alike(self, tenant: Tenant, origin: RunId, *, tool: str, digest: str, key: str) -> list[OperationRow]:
+        """As `Records.alike`, and nobody else is told before this transaction has ended: who asks for an origin waits.
+
+        Call it first of all: what the transaction has locked before, others may wait for crosswise.
         """
         ...
 
@@ -302,6 +315,14 @@ class Work(Protocol):
         Idempotent: the caller compares agent and input digest of what it gets back. `within` is a connection of the
         driver's to this database, in whose transaction it happens: the run is there when that commits, and no hint is
         sent. Refused for what is no such connection, or has no transaction.
+        """
+        ...
+
+    async def fork(self, run: NewRun, history: History, first: Draft, *, now: int | None = None) -> RunRow:
+        """Create a run (`ready`) with the history, and `first` as the entry after it; the parent is marked as `forked`.
+
+        Returns the row that has the id already, with nothing changed: the caller compares. Raises WrongState, with
+        nothing changed, for a parent that has not ended and is not paused, or that still runs; all in one transaction.
         """
         ...
 
@@ -425,6 +446,13 @@ class Records(Protocol):
 
     async def operation(self, tenant: Tenant, operation: OperationId) -> OperationRow | None:
         """One operation record by its full id."""
+        ...
+
+    async def alike(self, tenant: Tenant, origin: RunId, *, tool: str, digest: str, key: str) -> list[OperationRow]:
+        """What all runs of an origin have recorded of a tool with these arguments or under this key, first sent first.
+
+        It sees what was committed before it was asked.
+        """
         ...
 
     async def post(self, message: Message, *, now: int | None = None) -> bool:

@@ -13,11 +13,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar, get_args
 
-from outlive.log.entry import Entry
+from outlive.log.entry import Draft, Entry
 from outlive.model.errors import CommitUnknown, Refused, StoreError, StoreUnavailable
 from outlive.model.ids import OperationId, Owner, RunId, Tenant
 from outlive.model.operation import OperationRow
-from outlive.model.run import Authority, Head, NewRun, RunRow, Status
+from outlive.model.run import Authority, Head, History, NewRun, RunRow, Status
 from outlive.store.port import (
     Append,
     Claim,
@@ -39,12 +39,12 @@ FaultKind = Literal["before", "die", "after", "lost"]
 
 # What writes, and so may have an unknown outcome.
 WRITES = frozenset(
-    ("append", "transaction.append", "claim", "again", "seize", "post", "start", "announce", "leave", "renew")
+    ("append", "transaction.append", "claim", "again", "seize", "post", "start", "fork", "announce", "leave", "renew")
 )
 
 
 # What a call can be of: the methods of the port, and those of a transaction.
-METHODS = frozenset(("transaction.execute", "transaction.append")) | {
+METHODS = frozenset(("transaction.execute", "transaction.alike", "transaction.append")) | {
     name
     for part in Store.__mro__
     for name, found in vars(part).items()
@@ -238,6 +238,10 @@ class FaultyStore:
         """See the port."""
         return await self._call("start", lambda: self._store.start(run, now=now, within=within))
 
+    async def fork(self, run: NewRun, history: History, first: Draft, *, now: int | None = None) -> RunRow:
+        """See the port."""
+        return await self._call("fork", lambda: self._store.fork(run, history, first, now=now))
+
     async def claim(self, claim: Claim, *, now: int | None = None) -> list[Claimed]:
         """See the port."""
         return await self._call("claim", lambda: self._store.claim(claim, now=now))
@@ -330,6 +334,10 @@ class FaultyStore:
         """See the port."""
         return await self._call("operation", lambda: self._store.operation(tenant, operation))
 
+    async def alike(self, tenant: Tenant, origin: RunId, *, tool: str, digest: str, key: str) -> list[OperationRow]:
+        """See the port."""
+        return await self._call("alike", lambda: self._store.alike(tenant, origin, tool=tool, digest=digest, key=key))
+
     async def post(self, message: Message, *, now: int | None = None) -> bool:
         """See the port."""
         return await self._call("post", lambda: self._store.post(message, now=now))
@@ -363,6 +371,11 @@ class _FaultyTransaction:
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
         return await self._of._call("transaction.execute", lambda: self._inner.execute(sql, parameters))
+
+    async def alike(self, tenant: Tenant, origin: RunId, *, tool: str, digest: str, key: str) -> list[OperationRow]:
+        return await self._of._call(
+            "transaction.alike", lambda: self._inner.alike(tenant, origin, tool=tool, digest=digest, key=key)
+        )
 
     async def append(self, append: Append, *, now: int | None = None) -> Head:
         try:

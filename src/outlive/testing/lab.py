@@ -26,6 +26,7 @@ from outlive.engine.definition import Agent, AgentSpec
 from outlive.model.errors import Refused
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.model.operation import IN_DOUBT, OperationRow
+from outlive.store.port import RunFilter
 from outlive.testing.clock import ManualClock
 from outlive.testing.faults import Fault, FaultKind, FaultyStore
 from outlive.testing.ground import File, Ground
@@ -46,6 +47,8 @@ D = DefaultTypeVar("D", default=None)
 I = TypeVar("I")  # noqa: E741 - as the public surface names it
 R = TypeVar("R")
 
+# As many runs as a lab can be thought to have.
+_MOST = 10_000
 _SAID = "the test says so"
 
 
@@ -171,7 +174,7 @@ class Lab(Generic[D]):
         if named not in self._app.registry.tools:
             found = [row for row in rows if row.id.startswith(named)]
         else:
-            found = [row for row in rows if row.tool == named and row.status in IN_DOUBT]
+            found = [row for row in rows if row.tool == named and row.status in {*IN_DOUBT, "held"}]
         if len(found) != 1:
             listed = "; ".join(f"{row.id} {row.tool} is {row.status}" for row in rows) or "none at all"
             raise Refused(what=f"resolve({named!r})", why=f"it names {len(found)} operations; run {run} has: {listed}")
@@ -308,6 +311,8 @@ class _Waiting(ManualClock):
 
     async def sleep(self, seconds: float) -> None:
         world = self._world
+        known = await world.store.runs(DEFAULT_TENANT, RunFilter(limit=_MOST))
+        self.runs |= {row.id for row in known if row.fork_of is not None and not row.ended}
         await world.work()
         rows = [await world.row(run) for run in sorted(self.runs)]
         self.runs -= {row.id for row in rows if row.ended}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from outlive.testing import (
+    store_cases_fork,
     store_cases_lease,
     store_cases_log,
     store_cases_queue,
@@ -27,6 +28,7 @@ _MODULES = (
     store_cases_records,
     store_cases_versions,
     store_cases_telling,
+    store_cases_fork,
 )
 
 CASES: tuple[Case, ...] = tuple(case for module in _MODULES for case in module.CASES)

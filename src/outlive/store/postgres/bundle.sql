@@ -10,7 +10,8 @@ begin isolation level repeatable read read only;
 select
     id, agent, version, status, epoch, next_seq, encode(head, 'hex') as head, created_at, updated_at, input_digest,
     origin, queue, priority, wake_at, deadline_at, paused_at, ended_at, reason, detail, lapses, prologue_seq,
-    window_seq, principal, purpose, grants, identity, root, parent, rolls_back, pin, traceparent, labels, phase
+    window_seq, principal, purpose, grants, identity, root, parent, rolls_back, pin, traceparent, labels, phase,
+    fork_of, fork_seq, forked, repeat_effects
 from {schema}.run
 where tenant = %(tenant)s and id = %(run)s;
 
@@ -30,7 +31,7 @@ limit %(limit)s;
 -- In the order of their first intent.
 select
     position as place, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at,
-    updated_at, not_before, outcome, error, how, notes, duplicates, data_class, key_id
+    updated_at, not_before, outcome, error, how, notes, duplicates, seq, data_class, key_id
 from {schema}.operation
 where tenant = %(tenant)s and run_id = %(run)s and position > %(after)s
 order by position
@@ -59,7 +60,8 @@ select digest from {schema}.entry where tenant = %(tenant)s and run_id = %(run)s
 insert into {schema}.run (
     tenant, id, agent, version, status, epoch, next_seq, head, created_at, updated_at, input_digest, origin, queue,
     priority, wake_at, deadline_at, paused_at, ended_at, reason, detail, lapses, prologue_seq, window_seq,
-    principal, purpose, grants, identity, root, parent, rolls_back, pin, traceparent, labels, ready_at, imported_at
+    principal, purpose, grants, identity, root, parent, rolls_back, pin, traceparent, labels, ready_at, imported_at,
+    fork_of, fork_seq, forked, repeat_effects
 )
 values (
     %(tenant)s, %(id)s, %(agent)s, %(version)s::bigint, %(status)s, %(epoch)s::bigint, %(next_seq)s::bigint,
@@ -67,7 +69,8 @@ values (
     %(queue)s, %(priority)s::bigint, %(wake_at)s::bigint, %(deadline_at)s::bigint, %(paused_at)s::bigint,
     %(ended_at)s::bigint, %(reason)s, %(detail)s, %(lapses)s::bigint, %(prologue_seq)s::bigint,
     %(window_seq)s::bigint, %(principal)s, %(purpose)s, %(grants)s, %(identity)s, %(root)s, %(parent)s,
-    %(rolls_back)s, %(pin)s, %(traceparent)s, %(labels)s, %(ready_at)s::bigint, %(imported_at)s::bigint
+    %(rolls_back)s, %(pin)s, %(traceparent)s, %(labels)s, %(ready_at)s::bigint, %(imported_at)s::bigint,
+    %(fork_of)s, %(fork_seq)s::bigint, %(forked)s::bigint, %(repeat_effects)s::bigint
 )
 on conflict do nothing
 returning id;
@@ -100,16 +103,16 @@ order by given.place;
 -- Its place among those of the run is kept, its number is new.
 insert into {schema}.operation (
     tenant, run_id, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at,
-    updated_at, not_before, outcome, error, how, notes, duplicates, data_class, key_id
+    updated_at, not_before, outcome, error, how, notes, duplicates, seq, data_class, key_id
 )
 select
     %(tenant)s, %(run)s, given.id, given.call, given.tool, given.effect, given.key, given.digest, given.arguments,
     given.status, given.attempt, given.epoch, given.first_sent_at, given.updated_at, given.not_before,
-    given.outcome, given.error, given.how, given.notes, given.duplicates, given.data_class, given.key_id
+    given.outcome, given.error, given.how, given.notes, given.duplicates, given.seq, given.data_class, given.key_id
 from json_to_recordset(%(rows)s::json) as given (
     place bigint, id text, call text, tool text, effect text, key text, digest text, arguments text, status text,
     attempt bigint, epoch bigint, first_sent_at bigint, updated_at bigint, not_before bigint, outcome text,
-    error text, how text, notes text, duplicates bigint, data_class text, key_id text
+    error text, how text, notes text, duplicates bigint, seq bigint, data_class text, key_id text
 )
 order by given.place;
 

@@ -174,3 +174,7 @@ listen {schema};
 -- name: notify
 -- A hint, never in the transaction that it tells of: NOTIFY takes a lock of the whole database at its commit.
 select pg_notify(%(channel)s, %(payload)s);
+
+-- name: lock_origin
+-- Until the end of the transaction no other one has it: two runs of one origin do not both find that nothing was done.
+select pg_advisory_xact_lock(hashtextextended('outlive ' || %(tenant)s::text || ' ' || %(origin)s::text, 0));

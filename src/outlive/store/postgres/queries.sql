@@ -40,6 +40,49 @@ with accepted as (
     returning *, id as run, 1::bigint as place, created_at as at, 0::bigint as seq, {durably}
 );
 
+-- name: mark_forked
+-- From here on the run asks for what its forks have done. No row changed means: it has not ended, nor is it paused.
+-- Differs: the beginning of one statement. It locks the row, and judges it as it is then.
+with marked as (
+    update {schema}.run set forked = 1
+    where
+        tenant = %(tenant)s and id = %(parent)s
+        and phase <> 'forgetting'
+        and (ended_at is not null or (paused_at is not null and status <> 'running'))
+    returning id
+);
+
+-- name: add_fork
+-- A run that begins where its history ends. A second fork of the same id changes nothing. Differs: a part of one
+-- statement, which does nothing where no run was marked.
+insert into {schema}.run (
+    tenant, id, agent, version, status, epoch, next_seq, head, created_at, updated_at, input_digest, origin, queue,
+    priority, ready_at, deadline_at, principal, purpose, identity, root, labels, prologue_seq, window_seq, fork_of,
+    fork_seq, repeat_effects, pin
+)
+select
+    %(tenant)s, %(run)s, %(agent)s, %(version)s, 'ready', %(epoch)s, %(next_seq)s, %(head)s, at, at, %(input_digest)s,
+    %(origin)s, %(queue)s, %(priority)s, at, at + %(deadline_ms)s::bigint, %(principal)s, %(purpose)s, %(identity)s,
+    %(run)s, %(labels)s, %(prologue_seq)s, %(window_seq)s, marked.id, %(fork_seq)s,
+    %(repeat_effects)s, %(pin)s
+from marked
+cross join (select {moment} as at) as moment
+on conflict do nothing
+returning *, id as run, 1::bigint as place, created_at as at, 0::bigint as seq, {durably};
+
+-- name: copy_entries
+-- The history of a fork, as it is: the digests do not name the run. Blobs are shared by their address. Differs: a part
+-- of one statement.
+insert into {schema}.entry (
+    tenant, run_id, seq, epoch, kind, version, at, scope, key, body, payload, blob, data_class, key_id, digest
+)
+select
+    entry.tenant, accepted.run, entry.seq, entry.epoch, entry.kind, entry.version, entry.at, entry.scope, entry.key,
+    entry.body, entry.payload, entry.blob, entry.data_class, entry.key_id, entry.digest
+from accepted
+join {schema}.entry
+    on entry.tenant = accepted.tenant and entry.run_id = accepted.fork_of and entry.seq <= accepted.fork_seq;
+
 -- name: find_run
 -- One row of a run.
 select * from {schema}.run where tenant = %(tenant)s and id = %(run)s;
@@ -49,6 +92,7 @@ select * from {schema}.run where tenant = %(tenant)s and id = %(run)s;
 select * from {schema}.run
 where
     tenant = %(tenant)s
+    and created_at <= %(latest)s and (created_at < %(latest)s or id < %(behind)s)
     and (cardinality(%(statuses)s::text[]) = 0 or status = any(%(statuses)s::text[]))
     and (%(agent)s::text = '' or agent = %(agent)s)
     and (%(reason)s::text = '' or reason = %(reason)s)
@@ -191,16 +235,16 @@ where
 -- The record of an operation follows the entry of the same commit.
 insert into {schema}.operation as operation (
     tenant, run_id, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at, updated_at,
-    not_before, outcome, error, how, notes, duplicates
+    not_before, outcome, error, how, notes, duplicates, seq
 )
 select
     accepted.tenant, accepted.run, given.id, given.call, given.tool, given.effect, given.key, given.digest,
     given.arguments, given.status, given.attempt, given.epoch, given.first_sent_at, given.updated_at, given.not_before,
-    given.outcome, given.error, given.how, given.notes, given.duplicates
+    given.outcome, given.error, given.how, given.notes, given.duplicates, given.seq
 from json_to_recordset(%(operations)s::json) as given (
     place bigint, number bigint, id text, call text, tool text, effect text, key text, digest text, arguments text,
     status text, attempt bigint, epoch bigint, first_sent_at bigint, updated_at bigint, not_before bigint,
-    outcome text, error text, how text, notes text, duplicates bigint
+    outcome text, error text, how text, notes text, duplicates bigint, seq bigint
 )
 join accepted on accepted.place = given.place
 order by accepted.tenant, accepted.run, given.number
@@ -221,7 +265,8 @@ on conflict (tenant, id) do update set
     error = excluded.error,
     how = excluded.how,
     notes = excluded.notes,
-    duplicates = excluded.duplicates
+    duplicates = excluded.duplicates,
+    seq = excluded.seq
 where operation.run_id = excluded.run_id;
 
 -- name: find_operation
@@ -231,6 +276,18 @@ select * from {schema}.operation where tenant = %(tenant)s and id = %(operation)
 -- name: find_operations
 -- The operations of a run, in the order of their first intent.
 select * from {schema}.operation where tenant = %(tenant)s and run_id = %(run)s order by position;
+
+-- name: find_alike
+-- What the runs of one origin have recorded of a tool with these arguments, or under this key.
+select operation.*
+from (
+    select tenant, id from {schema}.run where tenant = %(tenant)s and id = %(origin)s
+    union all
+    select tenant, id from {schema}.run where tenant = %(tenant)s and origin = %(origin)s and origin <> id
+) as lineage
+join {schema}.operation on operation.tenant = lineage.tenant and operation.run_id = lineage.id
+where operation.tool = %(tool)s and (operation.digest = %(digest)s or operation.key = %(key)s)
+order by operation.first_sent_at, operation.position;
 
 -- name: put_divergence
 -- The last report of a build counts.

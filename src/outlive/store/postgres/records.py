@@ -33,6 +33,7 @@ class PostgresRecords(Base):
             "reason": which.reason,
             "labels": columns.to_json(which.labels),
             "limit": which.limit,
+            **columns.place_parameters(which),
         }
         return [columns.run_row(row) for row in await self._read(self._sql["find_runs"], parameters)]
 
@@ -43,6 +44,12 @@ class PostgresRecords(Base):
     async def operation(self, tenant: Tenant, operation: OperationId) -> OperationRow | None:
         found = await self._read(self._sql["find_operation"], {"tenant": tenant, "operation": operation})
         return columns.operation_row(found[0]) if found else None
+
+    async def alike(self, tenant: Tenant, origin: RunId, *, tool: str, digest: str, key: str) -> list[OperationRow]:
+        parameters: columns.Parameters = {
+            "tenant": tenant, "origin": origin, "tool": tool, "digest": digest, "key": key,
+        }  # fmt: skip
+        return [columns.operation_row(row) for row in await self._read(self._sql["find_alike"], parameters)]
 
     async def post(self, message: Message, *, now: int | None = None) -> bool:
         parameters: columns.Parameters = {

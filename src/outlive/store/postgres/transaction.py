@@ -10,12 +10,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg.rows import TupleRow
+from psycopg.rows import TupleRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from outlive.model.errors import Refused
-from outlive.model.ids import Tenant
+from outlive.model.ids import RunId, Tenant
+from outlive.model.operation import OperationRow
 from outlive.model.run import Head
+from outlive.store.columns import operation_row
 from outlive.store.port import Append
 from outlive.store.postgres.append import prepare, refusals, statement
 from outlive.store.postgres.connection import (
@@ -96,6 +98,19 @@ class OwnTransaction:
             if (is_lost(error) and error.sqlstate not in _IDLE) or error.sqlstate == FULL:
                 raise translated(error, self._place.name) from error
             raise
+
+    async def alike(self, tenant: Tenant, origin: RunId, *, tool: str, digest: str, key: str) -> list[OperationRow]:
+        connection = self._usable()
+        parameters = {"tenant": tenant, "origin": origin, "tool": tool, "digest": digest, "key": key}
+        try:
+            with limited(connection, wait=self._wait):
+                # Two statements: the second sees what was committed while the first one waited.
+                await connection.execute(self._sql["lock_origin"], parameters)
+                cursor = connection.cursor(row_factory=dict_row)
+                found = await (await cursor.execute(self._sql["find_alike"], parameters)).fetchall()
+        except psycopg.Error as error:
+            raise translated(error, self._place.name) from error
+        return [operation_row(row) for row in found]
 
     async def append(self, append: Append, *, now: int | None = None) -> Head:
         connection = self._usable()

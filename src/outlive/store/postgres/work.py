@@ -11,11 +11,11 @@ from functools import lru_cache
 
 from psycopg.rows import DictRow, dict_row
 
-from outlive.log.entry import Sealed, seal
+from outlive.log.entry import Draft, Sealed, seal
 from outlive.log.kinds import ClaimedBy, draft
 from outlive.model.errors import StoreUnavailable
 from outlive.model.ids import Owner, RunId, Tenant
-from outlive.model.run import Authority, Head, NewRun, RunRow, Status
+from outlive.model.run import Authority, Head, History, NewRun, RunRow, Status, refusal_to_fork
 from outlive.store import columns
 from outlive.store.fairness import Standing, attended, fair
 from outlive.store.port import Append, Claim, Claimed, ClaimWhy, Look, Overdue, Renewed, Stalled, WorkerRow
@@ -74,6 +74,23 @@ class PostgresWork(Base):
         if not found:
             raise StoreUnavailable(store=self.name, why=f"run {run.id} has gone as it was started")
         return columns.run_row(found[0])
+
+    async def fork(self, run: NewRun, history: History, first: Draft, *, now: int | None = None) -> RunRow:
+        sealed = seal(await self.key(run.tenant), history.end, history.epoch, [first])
+        parameters = {**columns.fork_parameters(run, history, sealed.head), "now": self._at(now)}
+        columns.check_text(parameters, f"run {run.id}")
+        if known := await self._read(self._sql["find_run"], parameters):
+            return columns.run_row(known[0])
+        parameters["entries"] = columns.to_json([{"place": 1, **rows.entry_parameters(sealed.entries[0])}])
+        if added := await self._write(_forking(self._sql), parameters):
+            self._hint()
+            return columns.run_row(added[0])
+        # None added: somebody else was faster, or the parent cannot be forked.
+        if known := await self._read(self._sql["find_run"], parameters):
+            return columns.run_row(known[0])
+        parent = await self._read(self._sql["find_run"], {"tenant": run.tenant, "run": history.parent})
+        why = refusal_to_fork(history.parent, columns.run_row(parent[0]) if parent else None)
+        raise why or StoreUnavailable(store=self.name, why=f"run {history.parent} changed as it was forked; try again")
 
     async def claim(self, claim: Claim, *, now: int | None = None) -> list[Claimed]:
         found = await self._candidates(claim, now)
@@ -238,6 +255,14 @@ def _ready(sql: Statements) -> bytes:
         {"found": f"select *, 'claimable_ready' as way from ({sql['claimable_ready'].decode()}) as ready"},
         {},
     ).encode()
+
+
+@lru_cache(maxsize=8)
+def _forking(sql: Statements) -> bytes:
+    named = {name: sql[name].decode() for name in ("add_fork", "copy_entries", "add_entry")}
+    parts = [f"{'accepted' if name == 'add_fork' else name} as (\n{text}\n)" for name, text in named.items()]
+    tables = ",\n".join([sql["mark_forked"].decode(), *parts])
+    return f"{tables}\n{sql['accepted_rows'].decode()}".encode()
 
 
 @lru_cache(maxsize=8)

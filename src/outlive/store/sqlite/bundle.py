@@ -101,5 +101,5 @@ def _stored(row: Columns) -> columns.Parameters:
 
 
 def _is_hex(name: str, row: Columns) -> bool:
-    # The digest of an operation is a text; that of an entry, which has a seq, is bytes.
-    return name == "head" or "seq" in row
+    # The digest of an operation is a text; that of an entry, which has a body, is bytes.
+    return name == "head" or "body" in row and "seq" in row

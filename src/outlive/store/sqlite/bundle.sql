@@ -6,7 +6,8 @@
 select
     id, agent, version, status, epoch, next_seq, lower(hex(head)) as head, created_at, updated_at, input_digest,
     origin, queue, priority, wake_at, deadline_at, paused_at, ended_at, reason, detail, lapses, prologue_seq,
-    window_seq, principal, purpose, grants, identity, root, parent, rolls_back, pin, traceparent, labels, phase
+    window_seq, principal, purpose, grants, identity, root, parent, rolls_back, pin, traceparent, labels, phase,
+    fork_of, fork_seq, forked, repeat_effects
 from run
 where tenant = :tenant and id = :run;
 
@@ -26,7 +27,7 @@ limit :limit;
 -- In the order of their first intent.
 select
     position as place, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at,
-    updated_at, not_before, outcome, error, how, notes, duplicates, data_class, key_id
+    updated_at, not_before, outcome, error, how, notes, duplicates, seq, data_class, key_id
 from operation
 where tenant = :tenant and run_id = :run and position > :after
 order by position
@@ -55,13 +56,14 @@ select digest from entry where tenant = :tenant and run_id = :run and seq = :seq
 insert into run (
     tenant, id, agent, version, status, epoch, next_seq, head, created_at, updated_at, input_digest, origin, queue,
     priority, wake_at, deadline_at, paused_at, ended_at, reason, detail, lapses, prologue_seq, window_seq,
-    principal, purpose, grants, identity, root, parent, rolls_back, pin, traceparent, labels, ready_at, imported_at
+    principal, purpose, grants, identity, root, parent, rolls_back, pin, traceparent, labels, ready_at, imported_at,
+    fork_of, fork_seq, forked, repeat_effects
 )
 values (
     :tenant, :id, :agent, :version, :status, :epoch, :next_seq, :head, :created_at, :updated_at, :input_digest,
     :origin, :queue, :priority, :wake_at, :deadline_at, :paused_at, :ended_at, :reason, :detail, :lapses,
     :prologue_seq, :window_seq, :principal, :purpose, :grants, :identity, :root, :parent, :rolls_back, :pin,
-    :traceparent, :labels, :ready_at, :imported_at
+    :traceparent, :labels, :ready_at, :imported_at, :fork_of, :fork_seq, :forked, :repeat_effects
 )
 on conflict do nothing;
 
@@ -85,11 +87,11 @@ values (
 -- Its place among those of the run is kept, its number is new.
 insert into operation (
     tenant, run_id, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at,
-    updated_at, not_before, outcome, error, how, notes, duplicates, data_class, key_id
+    updated_at, not_before, outcome, error, how, notes, duplicates, seq, data_class, key_id
 )
 values (
     :tenant, :run, :id, :call, :tool, :effect, :key, :digest, :arguments, :status, :attempt, :epoch, :first_sent_at,
-    :updated_at, :not_before, :outcome, :error, :how, :notes, :duplicates, :data_class, :key_id
+    :updated_at, :not_before, :outcome, :error, :how, :notes, :duplicates, :seq, :data_class, :key_id
 );
 
 -- name: put_message

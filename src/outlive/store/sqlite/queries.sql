@@ -25,6 +25,38 @@ values (
 )
 on conflict do nothing;
 
+-- name: mark_forked
+-- From here on the run asks for what its forks have done. No row changed means: it has not ended, nor is it paused.
+update run set forked = 1
+where
+    tenant = :tenant and id = :parent
+    and phase <> 'forgetting'
+    and (ended_at is not null or (paused_at is not null and status <> 'running'));
+
+-- name: add_fork
+-- A run that begins where its history ends. A second fork of the same id changes nothing.
+insert into run (
+    tenant, id, agent, version, status, epoch, next_seq, head, created_at, updated_at, input_digest, origin, queue,
+    priority, ready_at, deadline_at, principal, purpose, identity, root, labels, prologue_seq, window_seq, fork_of,
+    fork_seq, repeat_effects, pin
+)
+values (
+    :tenant, :run, :agent, :version, 'ready', :epoch, :next_seq, :head, :now, :now, :input_digest, :origin, :queue,
+    :priority, :now, :now + :deadline_ms, :principal, :purpose, :identity, :run, :labels, :prologue_seq, :window_seq,
+    :parent, :fork_seq, :repeat_effects, :pin
+)
+on conflict do nothing;
+
+-- name: copy_entries
+-- The history of a fork, as it is: the digests do not name the run. Blobs are shared by their address.
+insert into entry (
+    tenant, run_id, seq, epoch, kind, version, at, scope, key, body, payload, blob, data_class, key_id, digest
+)
+select
+    tenant, :run, seq, epoch, kind, version, at, scope, key, body, payload, blob, data_class, key_id, digest
+from entry
+where tenant = :tenant and run_id = :parent and seq <= :fork_seq;
+
 -- name: find_run
 -- One row of a run.
 select * from run where tenant = :tenant and id = :run;
@@ -34,6 +66,7 @@ select * from run where tenant = :tenant and id = :run;
 select * from run
 where
     tenant = :tenant
+    and created_at <= :latest and (created_at < :latest or id < :behind)
     and (:statuses = '[]' or status in (select value from json_each(:statuses)))
     and (:agent = '' or agent = :agent)
     and (:reason = '' or reason = :reason)
@@ -43,7 +76,7 @@ where
             select 1 from json_each(case when json_valid(run.labels) then run.labels else '{}' end) as has where has.key = wanted.key and has.value = wanted.value
         )
     )
-order by created_at desc, rowid desc
+order by created_at desc, id desc
 limit :limit;
 
 -- name: add_entry
@@ -111,11 +144,11 @@ where id = :id and tenant = :tenant and run_id = :run and taken_seq is null;
 -- The record of an operation follows the entry of the same commit.
 insert into operation (
     tenant, run_id, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at, updated_at,
-    not_before, outcome, error, how, notes, duplicates
+    not_before, outcome, error, how, notes, duplicates, seq
 )
 values (
     :tenant, :run, :id, :call, :tool, :effect, :key, :digest, :arguments, :status, :attempt, :epoch, :first_sent_at,
-    :updated_at, :not_before, :outcome, :error, :how, :notes, :duplicates
+    :updated_at, :not_before, :outcome, :error, :how, :notes, :duplicates, :seq
 )
 on conflict (tenant, id) do update set
     call = excluded.call,
@@ -134,7 +167,8 @@ on conflict (tenant, id) do update set
     error = excluded.error,
     how = excluded.how,
     notes = excluded.notes,
-    duplicates = excluded.duplicates
+    duplicates = excluded.duplicates,
+    seq = excluded.seq
 where operation.run_id = excluded.run_id;
 
 -- name: find_operation
@@ -144,6 +178,18 @@ select * from operation where tenant = :tenant and id = :operation;
 -- name: find_operations
 -- The operations of a run, in the order of their first intent.
 select * from operation where tenant = :tenant and run_id = :run order by position;
+
+-- name: find_alike
+-- What the runs of one origin have recorded of a tool with these arguments, or under this key.
+select operation.*
+from (
+    select tenant, id from run where tenant = :tenant and id = :origin
+    union all
+    select tenant, id from run where tenant = :tenant and origin = :origin and origin <> id
+) as lineage
+cross join operation on operation.tenant = lineage.tenant and operation.run_id = lineage.id
+where operation.tool = :tool and (operation.digest = :digest or operation.key = :key)
+order by operation.first_sent_at, operation.position;
 
 -- name: put_divergence
 -- The last report of a build counts.
@@ -302,8 +348,8 @@ order by run.priority desc, run.expires_at
 limit :limit;
 
 -- name: claim
--- Epoch and next_seq show that nobody was faster; a lease may have been renewed since it was read. A lapse is not
--- counted where the run's owner was stalled by another run.
+-- Epoch and next_seq show that nobody was faster; a lease may have been renewed since it was read, or the run forked. A
+-- lapse is not counted where the run's owner was stalled by another run.
 update run
 set
     status = 'running',
@@ -326,6 +372,7 @@ set
     )
 where
     tenant = :tenant and id = :run and epoch = :epoch and next_seq = :seq and status = :status and paused_at is null
+    and forked = :forked
     and (status <> 'running' or expires_at <= :now)
 returning lapses;
 

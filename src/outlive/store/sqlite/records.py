@@ -32,6 +32,7 @@ class SQLiteRecords(Base):
             "reason": which.reason,
             "labels": columns.to_json(which.labels),
             "limit": which.limit,
+            **columns.place_parameters(which),
         }
         return await self._read(
             lambda database: [columns.run_row(row) for row in rows.of_runs(database, QUERIES["find_runs"], parameters)]
@@ -52,6 +53,12 @@ class SQLiteRecords(Base):
             return None if row is None else columns.operation_row(row)
 
         return await self._read(find)
+
+    async def alike(self, tenant: Tenant, origin: RunId, *, tool: str, digest: str, key: str) -> list[OperationRow]:
+        parameters = {"tenant": tenant, "origin": origin, "tool": tool, "digest": digest, "key": key}
+        return await self._read(
+            lambda database: [columns.operation_row(row) for row in database.execute(QUERIES["find_alike"], parameters)]
+        )
 
     async def post(self, message: Message, *, now: int | None = None) -> bool:
         parameters: columns.Parameters = {

@@ -119,6 +119,7 @@ CREATE TABLE operation (
     how text not null default '',
     notes text not null default '{}',
     duplicates integer not null default 0,
+    seq integer not null default 0,
     data_class text not null default '',
     key_id text not null default '',
     unique (tenant, id)
@@ -166,6 +167,10 @@ CREATE TABLE run (
     traceparent text not null default '',
     labels text not null default '{}',
     imported_at integer,
+    fork_of text,
+    fork_seq integer,
+    forked integer not null default 0,
+    repeat_effects integer not null default 0,
     primary key (tenant, id)
 ) strict;
 
@@ -210,13 +215,13 @@ where status = 'blocked' and reason in ('diverged', 'undecodable') and paused_at
 
 CREATE INDEX run_ended on run (status, ended_at, tenant, id) where ended_at is not null;
 
-CREATE INDEX run_forked on run (tenant, origin) where origin <> id and ended_at is null;
-
 CREATE INDEX run_identity on run (tenant, identity) where identity is not null;
 
 CREATE INDEX run_kin on run (tenant, root) where parent is not null and ended_at is null;
 
 CREATE INDEX run_left on run (ready_at) where status = 'ready' and reason = 'diverged' and paused_at is null;
+
+CREATE INDEX run_origin on run (tenant, origin) where origin <> id;
 
 CREATE INDEX run_parent on run (tenant, parent) where parent is not null;
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from outlive.log.entry import seal
-from outlive.model.run import Authority, Head, NewRun, RunRow
+from outlive.log.entry import Draft, seal
+from outlive.model.errors import WrongState
+from outlive.model.ids import RunId, Tenant
+from outlive.model.run import Authority, Head, History, NewRun, RunRow, refusal_to_fork
 from outlive.store import columns
 from outlive.store.port import Append
 from outlive.store.sqlite import rows
@@ -35,6 +37,38 @@ def prepare(secret: bytes, run: NewRun, at: int) -> Starting:
     columns.check_text({**row, "input": run.input}, f"run {run.id}")
     entries = [rows.entry_parameters(run.tenant, run.id, entry) for entry in sealed.entries]
     return Starting(run, row, entries, blob_parameters(first, sealed.blobs, [entry.blob for entry in sealed.entries]))
+
+
+@dataclass(frozen=True, slots=True)
+class Forking:
+    """All parameters of a fork."""
+
+    tenant: Tenant
+    run: RunId
+    row: columns.Parameters
+    entry: tuple[object, ...]
+
+
+def prepare_fork(secret: bytes, run: NewRun, history: History, first: Draft) -> Forking:
+    """Seal the entry after the history and encode everything. Raises NotSerialisable."""
+    sealed = seal(secret, history.end, history.epoch, [first])
+    row = columns.fork_parameters(run, history, sealed.head)
+    columns.check_text(row, f"run {run.id}")
+    return Forking(run.tenant, run.id, row, rows.entry_parameters(run.tenant, run.id, sealed.entries[0]))
+
+
+def add_fork(database: sqlite3.Connection, forking: Forking, now: int) -> RunRow | None:
+    """Add the fork, if its id is free; gives the row that has the id. Raises what makes the parent not forkable."""
+    if (existing := find_run(database, forking.tenant, forking.run)) is not None:
+        return existing
+    if database.execute(QUERIES["mark_forked"], forking.row).rowcount != 1:
+        parent = RunId(str(forking.row["parent"]))
+        why = refusal_to_fork(parent, find_run(database, forking.tenant, parent))
+        raise why or WrongState(run=parent, status="gone", wanted="it was there a moment ago")
+    database.execute(QUERIES["add_fork"], {**forking.row, "now": now})
+    database.execute(QUERIES["copy_entries"], forking.row)
+    database.execute(QUERIES["add_entry"], forking.entry)
+    return find_run(database, forking.tenant, forking.run)
 
 
 def add(database: sqlite3.Connection, starting: Starting, now: int) -> RunRow | None:

@@ -11,13 +11,15 @@ from contextlib import ExitStack
 from typing import TypeVar
 
 from outlive.model.errors import Refused
-from outlive.model.ids import Tenant
+from outlive.model.ids import RunId, Tenant
+from outlive.model.operation import OperationRow
 from outlive.model.run import Head
 from outlive.store.certain import Certain, outcome
+from outlive.store.columns import operation_row
 from outlive.store.port import Append
 from outlive.store.sqlite.append import Prepared, execute, prepare
 from outlive.store.sqlite.base import clock
-from outlive.store.sqlite.connection import SETUP, translated
+from outlive.store.sqlite.connection import QUERIES, SETUP, translated
 from outlive.store.sqlite.thread import Awaited, Connections, commit_failure
 from outlive.store.sqlite.turnstile import Turnstile
 
@@ -86,6 +88,22 @@ class OwnTransaction:
         answer = await self._run(run)
         if isinstance(answer, sqlite3.Error):
             raise answer
+        return answer
+
+    async def alike(self, tenant: Tenant, origin: RunId, *, tool: str, digest: str, key: str) -> list[OperationRow]:
+        """The write lock that it has from its beginning is what others wait for."""
+        self._refuse_ended()
+        parameters = {"tenant": tenant, "origin": origin, "tool": tool, "digest": digest, "key": key}
+
+        def find(database: sqlite3.Connection) -> list[OperationRow] | sqlite3.Error:
+            try:
+                return [operation_row(row) for row in database.execute(QUERIES["find_alike"], parameters)]
+            except sqlite3.Error as error:
+                return error
+
+        answer = await self._run(find)
+        if isinstance(answer, sqlite3.Error):
+            raise translated(answer, self._store) from answer
         return answer
 
     async def append(self, append: Append, *, now: int | None = None) -> Head:

@@ -9,11 +9,11 @@ import sqlite3
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 
-from outlive.log.entry import Sealed, seal
+from outlive.log.entry import Draft, Sealed, seal
 from outlive.log.kinds import ClaimedBy, draft
 from outlive.model.errors import StoreUnavailable
 from outlive.model.ids import Owner, RunId, Tenant
-from outlive.model.run import Authority, NewRun, RunRow, Status
+from outlive.model.run import Authority, History, NewRun, RunRow, Status
 from outlive.store import columns
 from outlive.store.fairness import Standing, attended, fair
 from outlive.store.hints import never
@@ -32,7 +32,7 @@ from outlive.store.sqlite.base import Base, clock
 from outlive.store.sqlite.borrowed import borrowed
 from outlive.store.sqlite.connection import QUERIES, SETUP, SIGN_AND_LOOK
 from outlive.store.sqlite.records import find_run
-from outlive.store.sqlite.starting import add, prepare
+from outlive.store.sqlite.starting import add, add_fork, prepare, prepare_fork
 from outlive.store.sqlite.thread import Blocking
 
 
@@ -94,6 +94,14 @@ class SQLiteWork(Base):
             row = add(database, prepare(self._key_within(database, run.tenant), run, at), at)
         if row is None:
             raise StoreUnavailable(store=self.name, why=f"run {run.id} has gone as it was started")
+        return row
+
+    async def fork(self, run: NewRun, history: History, first: Draft, *, now: int | None = None) -> RunRow:
+        forking = prepare_fork(await self.key(run.tenant), run, history, first)
+        row = await self._write(lambda database, clock: add_fork(database, forking, self._at(now, clock)))
+        if row is None:
+            raise StoreUnavailable(store=self.name, why=f"run {run.id} has gone as it was forked")
+        self._hint()
         return row
 
     async def claim(self, claim: Claim, *, now: int | None = None) -> list[Claimed]:
@@ -311,6 +319,7 @@ def _take(database: sqlite3.Connection, taking: _Taking, claim: Claim, now: int)
         **_claim_parameters(row, sealed, taking.token, claim.owner, claim.lease_ms),
         "now": now,
         "status": row.status,
+        "forked": row.forked,
         "lapse": taking.candidate.why == "takeover",
     }
     counted = database.execute(QUERIES["claim"], parameters).fetchall()

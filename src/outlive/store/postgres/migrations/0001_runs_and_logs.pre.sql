@@ -53,6 +53,10 @@ create table {schema}.run (
     traceparent text not null default '',
     labels text not null default '{}',
     imported_at bigint,
+    fork_of text collate "C",
+    fork_seq bigint,
+    forked bigint not null default 0,
+    repeat_effects bigint not null default 0,
     primary key (tenant, id)
 ) with (fillfactor = 50);
 
@@ -75,7 +79,7 @@ create index run_identity on {schema}.run (tenant, identity) where identity is n
 -- these is changed by an append or a renewal.
 create index run_ended on {schema}.run (status, ended_at, tenant, id) where ended_at is not null;
 create index run_kin on {schema}.run (tenant, root) where parent is not null and ended_at is null;
-create index run_forked on {schema}.run (tenant, origin) where origin <> id and ended_at is null;
+create index run_origin on {schema}.run (tenant, origin) where origin <> id;
 create index run_rolling_back on {schema}.run (tenant, rolls_back) where rolls_back is not null and ended_at is null;
 
 create table {schema}.entry (
@@ -131,6 +135,7 @@ create table {schema}.operation (
     how text not null default '',
     notes text not null default '{}',
     duplicates bigint not null default 0,
+    seq bigint not null default 0,
     data_class text not null default '',
     key_id text not null default '',
     primary key (tenant, id)

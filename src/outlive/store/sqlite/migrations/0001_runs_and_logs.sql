@@ -58,6 +58,10 @@ create table run (
     traceparent text not null default '',
     labels text not null default '{}',
     imported_at integer,
+    fork_of text,
+    fork_seq integer,
+    forked integer not null default 0,
+    repeat_effects integer not null default 0,
     primary key (tenant, id)
 ) strict;
 
@@ -76,7 +80,7 @@ create index run_identity on run (tenant, identity) where identity is not null;
 -- What may be forgotten, and what a run that goes on still needs: its kin, its origin, what it rolls back.
 create index run_ended on run (status, ended_at, tenant, id) where ended_at is not null;
 create index run_kin on run (tenant, root) where parent is not null and ended_at is null;
-create index run_forked on run (tenant, origin) where origin <> id and ended_at is null;
+create index run_origin on run (tenant, origin) where origin <> id;
 create index run_rolling_back on run (tenant, rolls_back) where rolls_back is not null and ended_at is null;
 
 create table entry (
@@ -132,6 +136,7 @@ create table operation (
     how text not null default '',
     notes text not null default '{}',
     duplicates integer not null default 0,
+    seq integer not null default 0,
     data_class text not null default '',
     key_id text not null default '',
     unique (tenant, id)

@@ -1,0 +1,183 @@
+"""Forks: a new run that begins with what another one has behind it, and goes on for itself. At entry 0: a restart.
+
+A fork begins where nothing of its history is open: each operation before that point has its outcome, so that the fork
+never settles, repeats or compensates one that is its parent's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from outlive.engine.failures import writable
+from outlive.log import kinds
+from outlive.log.entry import Entry, verify
+from outlive.log.fold import Call, Fold, step
+from outlive.model.clock import Clock
+from outlive.model.errors import BadArguments, NotForkable, RunExists, UnknownRun
+from outlive.model.ids import RunId, Tenant
+from outlive.model.operation import IN_DOUBT
+from outlive.model.run import Head, History, NewRun, RunRow, refusal_to_fork
+from outlive.store.port import Store
+
+_PAGE = 500
+_LONGEST = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A fork that is asked for: behind entry `at` (None: the last that is possible), by `who`.
+
+    Without an `id` it gets a new one; with one, the same wish twice is the same fork. With `repeat_effects` it does
+    again, without asking, what its parent has done behind that entry.
+    """
+
+    at: int | None = None
+    who: str
+    why: str = ""
+    id: str | None = None
+    repeat_effects: bool = False
+
+
+async def fork(store: Store, clock: Clock, tenant: Tenant, run: RunId, wish: Wish) -> RunRow:
+    """Fork a run: the row of the fork, which is ready.
+
+    Raises UnknownRun, WrongState for a run that has neither ended nor is paused, NotForkable for an entry behind which
+    no fork can begin, RunExists for an id that another run or fork has, BadArguments, ChainBroken.
+    """
+    id = RunId(wish.id if wish.id is not None else f"{run[:160]}-fork-{clock.token()[:8]}")
+    for what, name in (("id", id), ("who", wish.who)):
+        if not name.strip() or len(name) > _LONGEST or not name.isprintable():
+            why = f"the {what} {name!r} is not a printable text of 1 to {_LONGEST} characters"
+            raise BadArguments(function="fork", why=why)
+    row = await store.run(tenant, run)
+    if (refusal := refusal_to_fork(run, row)) is not None:
+        raise refusal
+    if row is None:
+        raise UnknownRun(run=run)
+    history = await _history(store, row, wish)
+    at = history.end.seq - 1
+    new = NewRun(
+        tenant, id, row.agent, row.version, "", row.input_digest, row.queue, row.priority, None, wish.who, row.purpose,
+        row.identity, row.labels, row.pin is not None,
+    )  # fmt: skip
+    fact = kinds.Forked(
+        parent=run, at=at, head=history.end.digest.hex(), who=wish.who, why=writable(wish.why),
+        repeat_effects=wish.repeat_effects,
+    )  # fmt: skip
+    now = clock.now() if clock.now() is not None else await store.now()
+    made = await store.fork(new, history, kinds.draft(fact, at=now or 0), now=clock.now())
+    if (made.fork_of, made.fork_seq, made.repeat_effects) != (run, at, wish.repeat_effects):
+        raise RunExists(run=id, differs=f"history ({_of(made)})")
+    return made
+
+
+def _of(row: RunRow) -> str:
+    if row.fork_of is None:
+        return "it is no fork"
+    repeats = ", with repeated effects" if row.repeat_effects else ""
+    return f"it is a fork of {row.fork_of} at entry {row.fork_seq}{repeats}"
+
+
+async def _history(store: Store, row: RunRow, wish: Wish) -> History:
+    cuts = Cuts()
+    if wish.at is not None and not 0 <= wish.at < row.head.seq:
+        nearest = (await _history(store, row, Wish(who=wish.who))).end.seq - 1 if wish.at > 0 else 0
+        why = f"its log has the entries 0 to {row.head.seq - 1}"
+        raise NotForkable(run=row.id, at=wish.at, why=why, nearest=nearest)
+    async for entry in _entries(store, row):
+        if wish.at is not None and entry.seq > wish.at:
+            cuts.behind(entry)
+            break
+        cuts.take(entry)
+    cuts.end()
+    last = cuts.last
+    assert last is not None, "the start of a run is always a point"
+    if wish.at is not None and last.end.seq - 1 != wish.at:
+        raise NotForkable(run=row.id, at=wish.at, why=cuts.why[wish.at], nearest=last.end.seq - 1)
+    return History(
+        row.id, row.origin, last.end, last.epoch, last.prologue_seq, last.window_seq, wish.repeat_effects
+    )  # fmt: skip
+
+
+async def _entries(store: Store, row: RunRow) -> AsyncIterator[Entry]:
+    """The log as it was written: raises ChainBroken."""
+    secret, head = await store.key(row.tenant), Head(0, b"")
+    while page := await store.entries(row.tenant, row.id, after=head.seq - 1, limit=_PAGE):
+        head = verify(secret, row.id, page, head.digest)
+        for entry in page:
+            yield entry
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A point behind which a fork can begin, and what the entries up to it make of a run's row."""
+
+    end: Head
+    epoch: int
+    prologue_seq: int | None
+    window_seq: int | None
+
+
+@dataclass(slots=True)
+class Cuts:
+    """Reads a log from its beginning and knows the last point behind which a fork can begin. Pure."""
+
+    last: Cut | None = None
+    why: dict[int, str] = field(default_factory=dict)
+    """Of the last two entries, if no fork can begin behind them: why not."""
+    _fold: Fold = field(default_factory=Fold)
+    _cut: Cut | None = None
+    _turns: tuple[int, int] | None = None
+
+    def behind(self, entry: Entry) -> None:
+        """What is behind the last one: with that it is known whether a fork can begin there."""
+        before = entry.seq - 1
+        self.why = {seq: why for seq, why in self.why.items() if seq == before}
+        if self._cut is not None and _belongs(kinds.read(entry)):
+            self.why[before] = f"entry {entry.seq} ({entry.kind}) was written together with it, and belongs to it"
+            self._cut = None
+        self.end()
+
+    def take(self, entry: Entry) -> None:
+        """The next entry. Raises UndecodableEntry."""
+        self.behind(entry)
+        fact = kinds.read(entry)
+        step(self._fold, entry.seq, fact, entry.scope, entry.key, entry.payload)
+        if isinstance(fact, kinds.Turn):
+            self._turns = (self._turns[0] if self._turns else entry.seq, entry.seq)
+        if why := obstacle(self._fold):
+            self.why[entry.seq] = why
+        else:
+            first, last = self._turns or (None, None)
+            self._cut = Cut(Head(entry.seq + 1, entry.digest), entry.epoch, first, last)
+
+    def end(self) -> None:
+        """No further entry belongs to the last one."""
+        self.last, self._cut = self._cut or self.last, None
+
+
+def obstacle(fold: Fold) -> str:
+    """Why a fork cannot begin where a log has come to, or nothing."""
+    if fold.ended is not None:
+        return "the run has ended there"
+    root = fold.current.get("")
+    if fold.cancelling is not None or (root is not None and root.cancelled is not None):
+        return "the run is being cancelled there"
+    if fold.duplicate or fold.lost or fold.orphans:
+        return "a person has to decide there: entries were lost, or an operation has acted twice"
+    for call in fold.operations.values():
+        if call.sent is not None and not call.done and not _given_up(fold, call):
+            return f"operation {call.sent.id} {call.shown} has no outcome there, it is {call.sent.status}"
+    return ""
+
+
+def _given_up(fold: Fold, call: Call) -> bool:
+    """Whether it is known not to have acted and will never be sent: its branch was cancelled."""
+    cancelled = any(call.scope in scopes and scopes[call.scope].cancelled is not None for scopes in fold.windows)
+    return cancelled and call.sent is not None and call.sent.status not in IN_DOUBT
+
+
+def _belongs(fact: kinds.Fact) -> bool:
+    """Whether an entry is never written but together with the one before it."""
+    return isinstance(fact, kinds.ScopeCancelled) or (isinstance(fact, kinds.Arrived) and fact.again is not None)
