@@ -22,7 +22,7 @@ for _tool in (charge, look, put, store_row):
 # Longer than any recovery of the sweep.
 _GRACE_MS = 3_600_000
 # Turns of the loop until a worker that was told has looked: one that has just died or was refused never does.
-_TURNS = 5000
+_TURNS = 1000
 
 
 async def ask(op: Operation[Bank], *, at_once: bool) -> None:
@@ -34,9 +34,13 @@ async def ask(op: Operation[Bank], *, at_once: bool) -> None:
     await store.post(message, now=op._seam.kit.clock.now())
     if at_once:
         journal.grip.on_unread()
+
+        def died() -> bool:
+            return bool(getattr(journal.store, "died", ""))
+
         for _ in range(_TURNS):
             await op._seam.kit.clock.sleep(0)
-            if journal.fold.cancelling is not None or op._seam.closed or journal.grip.lost:
+            if journal.fold.cancelling is not None or op._seam.closed or journal.grip.lost or died():
                 return
 
 
