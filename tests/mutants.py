@@ -284,7 +284,7 @@ MUTANTS = [
         "engine/attempt.py",
         "if root is not None and self.leaving(root):",
         "if root is not None and False:",
-        f"{ENGINE}/test_cancel.py -k gets_its_place",
+        f"{ENGINE}/test_places.py -k gets_its_place",
     ),
     Mutant(
         "the key of a call that left nothing is not given back",
@@ -341,13 +341,6 @@ MUTANTS = [
         "kept = {message.id for _, message in held}",
         "kept = set[int]()",
         f"{ENGINE}/test_pausing.py -k survives",
-    ),
-    Mutant(
-        "two at once read the inbox",
-        "engine/inbox.py",
-        "    async with journal.reading:\n",
-        "    if True:\n",
-        f"{ENGINE}/test_cancel.py -k two_look",
     ),
     Mutant(
         "a run is cut off at its deadline, without its grace",
