@@ -219,6 +219,23 @@ async def test_what_is_heard_before_a_call_is_sent_again_wakes_who_waits_for_it(
         await branches.received.wait()
 
 
+async def test_a_branch_that_is_about_to_be_told_that_it_lost_does_not_unload_the_run(rig: Rig) -> None:
+    """The winner is in the log already: unloaded in that moment, the run would sleep until the loser's timer."""
+    branches = Branches()
+
+    async def body(run: Run[None]) -> object:
+        return await run.gather(branches.gather(run), run.sleep(timedelta(days=1)))
+
+    worker = await begin(rig, body)
+    async with loaded(rig, worker, branches):
+        [drive] = worker._drives.values()
+        assert drive.attempt is not None
+        asleep = next(scope for scope in drive.attempt.scopes.values() if scope.parked and scope.parked.until)
+        before = asleep.rests
+        asleep.cancel("another won")
+        assert (before, asleep.rests, asleep.parked is None) == (True, False, False), "it is told a moment later"
+
+
 async def test_messages_are_looked_for_once_in_a_while_and_never_less_and_less() -> None:
     clock = ManualClock()
     waking = Waking(clock, least=0.02)

@@ -105,6 +105,11 @@ class Scope:
         # Of the root scope: whether its code knows that the run is cancelled, and whether its task was told.
         self.told = self.struck = False
 
+    @property
+    def rests(self) -> bool:
+        """Whether it waits, and not only until it is told, in a moment, that it is cancelled."""
+        return self.parked is not None and not (self.cancelled and self.parked.cancellable)
+
     def cancel(self, why: str) -> None:
         """The scope and all below it are over, as is recorded: told now, or when what replay has left is consumed."""
         for branch in self.branches:
@@ -484,4 +489,4 @@ class Attempt(Seam):
         if self.listening or any(moves() for moves in self.joins):
             return False
         waiting = [scope for scope in self.scopes.values() if not scope.joining]
-        return bool(waiting) and all(scope.parked is not None for scope in waiting)
+        return bool(waiting) and all(scope.rests for scope in waiting)
