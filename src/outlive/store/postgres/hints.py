@@ -141,7 +141,7 @@ class _Unheard(Exception):
         )
 
 
-def notifier(pool: AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]], statement: bytes, place: Place) -> Notify:
+def notifying(pool: AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]], statement: bytes, place: Place) -> Notify:
     """What sends a notification with this payload over a connection of the pool. It raises StoreError."""
 
     async def notify(payload: str) -> None:

@@ -14,7 +14,7 @@ from outlive.store.postgres.append import Committer
 from outlive.store.postgres.base import Connection, Connections
 from outlive.store.postgres.bundle import PostgresBundles
 from outlive.store.postgres.connection import Place, arguments, connect_blocking, place_of
-from outlive.store.postgres.hints import Listener, Sender, notifier
+from outlive.store.postgres.hints import Listener, Sender, notifying
 from outlive.store.postgres.identity import identified
 from outlive.store.postgres.keeping import PostgresKeeping
 from outlive.store.postgres.log import PostgresLog
@@ -86,7 +86,7 @@ class PostgresStore(
         )
         await pool.open()
         self._sql = await identified(pool, self._sql, store=self.name)
-        notify = notifier(pool, self._sql["notify"], self._place)
+        notify = notifying(pool, self._sql["notify"], self._place)
         self._connections = Connections(
             pool,
             Committer(
