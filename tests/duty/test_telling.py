@@ -220,7 +220,9 @@ async def test_a_slow_receiver_holds_up_no_other(scene: Scene, receiver: Receive
         slow.answer = lambda _: None
         await tell(scene, "r", 1, 2, 3)
         telling = duty(scene, route(slow, "slow"), route(receiver, "quick"))
-        working = asyncio.ensure_future(work(scene, telling))
+        rota = Rotation(kept(scene), scene.clock, ANNA, [telling])
+        await rota.begin()
+        working = asyncio.ensure_future(rota.serve(("telling",)))
         while len(receiver.accepted) < 3:
             await asyncio.to_thread(lambda: None)
         await tell(scene, "other", 1)
