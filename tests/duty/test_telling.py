@@ -263,17 +263,15 @@ async def test_after_a_week_a_delivery_is_given_up(scene: Scene, receiver: Recei
     assert await work(scene, telling) is None
 
 
-async def test_a_backlog_is_worked_off_in_the_order_of_each_run(scene: Scene, receiver: Receiver) -> None:
-    await scene.start("r")
-    for number in range(300):
+@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.long)])
+async def test_a_backlog_is_worked_off_in_the_order_of_each_run(scene: Scene, receiver: Receiver, count: int) -> None:
+    for number in range(count):
         await tell(scene, f"r{number % 3}", number)
-    telling = duty(scene, route(receiver))
-    await work(scene, telling)
-    assert receiver.ids() == {f"r{number % 3}-{number}": 1 for number in range(300)}
+    await work(scene, duty(scene, route(receiver)))
+    assert receiver.ids() == {f"r{number % 3}-{number}": 1 for number in range(count)}
     for run in range(3):
-        assert [one.told["seq"] for one in receiver.accepted if one.told["run"] == f"r{run}"] == list(
-            range(run, 300, 3)
-        )
+        seqs = [one.told["seq"] for one in receiver.accepted if one.told["run"] == f"r{run}"]
+        assert seqs == list(range(run, count, 3))
 
 
 async def test_a_notification_goes_over_the_routes_of_its_kind_and_role(scene: Scene, receiver: Receiver) -> None:

@@ -61,9 +61,9 @@ def doctor(
     else:
         explained = ", ".join(f"{kind} {count}" for kind, count in sorted(tally.explained.items()) if kind != "none")
         say(f"{tally.runs} runs have not ended{f' (explained by: {explained})' if explained else ''}")
+        say("nothing to look at" if not found else f"{len(found)} to look at")
         if not tally.told:
             say("nobody is told of blocked runs: no worker with routes is here; see docs/notifications.md")
-        say("nothing to look at" if not found else f"{len(found)} to look at")
     raise typer.Exit(codes.ERROR if found else codes.OK)
 
 
