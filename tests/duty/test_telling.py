@@ -274,6 +274,20 @@ async def test_a_backlog_is_worked_off_in_the_order_of_each_run(scene: Scene, re
         assert seqs == list(range(run, count, 3))
 
 
+async def test_what_failed_is_not_overtaken_by_what_comes_after_it_in_its_run(scene: Scene, receiver: Receiver) -> None:
+    await tell(scene, "r", 1, 2)
+    await tell(scene, "other", 1)
+    first = iter([b"HTTP/1.1 500 Oops\r\n\r\n"])
+    ok = says("200 OK")
+    receiver.answer = lambda request: next(first, ok(request)) if request.id == "r-1" else ok(request)
+    telling = duty(scene, route(receiver))
+    due_s = await work(scene, telling)
+    assert [one.id for one in receiver.accepted] == ["other-1"]
+    scene.advance(seconds=(due_s or 0) + 0.01)
+    await work(scene, telling)
+    assert [one.id for one in receiver.accepted] == ["other-1", "r-1", "r-2"]
+
+
 async def test_a_notification_goes_over_the_routes_of_its_kind_and_role(scene: Scene, receiver: Receiver) -> None:
     await tell(scene, "all", 1)
     await tell(scene, "ops", 1, role="ops")
