@@ -11,7 +11,7 @@ from tests.cli.conftest import Cli
 RUN = (
     "id tenant agent version status reason detail owner epoch queue priority created_at updated_at wake_at deadline_at "
     "paused_at ended_at lease_until lapses entries principal purpose labels "
-    "origin fork_of fork_seq forked"
+    "pin origin fork_of fork_seq forked"
 ).split()
 OPERATION = (
     "id tool effect status how key attempts arguments outcome error notes duplicates first_sent_at updated_at "
@@ -57,7 +57,7 @@ def test_ps_prints_a_row_for_people(cli: Cli) -> None:
 @pytest.mark.usefixtures("runs")
 def test_ps_json_keeps_its_fields(cli: Cli) -> None:
     for run in json.loads(cli("ps", "--all", "--json").stdout):
-        assert list(run) == RUN
+        assert list(run) == [*RUN, "stalled"]
         assert run["created_at"].endswith("+00:00")
 
 
@@ -80,7 +80,8 @@ def test_show_answers_the_three_questions(cli: Cli) -> None:
 def test_show_json_keeps_its_fields(cli: Cli) -> None:
     shown = json.loads(cli("show", "doubt", "--json").stdout)
     assert list(shown) == [
-        "run", "owner", "waiting_for", "operations", "divergences", "unread", "questions", "result",
+        "run", "owner", "waiting_for", "operations", "divergences", "adoptable", "unread", "questions",
+            "result",
         "error",
     ]  # fmt: skip
     assert list(shown["run"]) == RUN

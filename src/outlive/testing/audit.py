@@ -170,7 +170,7 @@ async def _told(world: World[D], row: RunRow, entries: list[Entry]) -> list[str]
                 must = effects.get(fact.operation) == "external"
             case _:
                 must = False
-        if must and not told[seq]:
+        if must and not told[seq] and seq > (-1 if row.fork_seq is None else row.fork_seq):  # history is the parent's
             found.append(f"nobody is told of entry {seq} ({fact.KIND})")
     return found
 
