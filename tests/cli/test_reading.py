@@ -81,8 +81,7 @@ def test_show_json_keeps_its_fields(cli: Cli) -> None:
     shown = json.loads(cli("show", "doubt", "--json").stdout)
     assert list(shown) == [
         "run", "owner", "waiting_for", "operations", "divergences", "adoptable", "unread", "questions",
-            "result",
-        "error",
+        "result", "error",
     ]  # fmt: skip
     assert list(shown["run"]) == RUN
     assert list(shown["operations"][0]) == OPERATION
