@@ -234,7 +234,7 @@ class RunFilter:
     """Which runs `runs` lists, newest first. Empty fields match everything.
 
     `before` takes those that were started before a moment; `behind` goes on behind a run, given by when it was started
-    and its id: the last one of a page.
+    and its id: the last one of a page. `paused` takes those that stand still, or those that do not.
     """
 
     statuses: tuple[Status, ...] = ()
@@ -244,6 +244,7 @@ class RunFilter:
     limit: int = 100
     before: int | None = None
     behind: tuple[int, RunId] | None = None
+    paused: bool | None = None
 
 
 class Transaction(Protocol):

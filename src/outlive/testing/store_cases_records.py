@@ -8,7 +8,7 @@ from dataclasses import replace
 from outlive.model.errors import NotSerialisable, UnknownRun
 from outlive.model.ids import DEFAULT_TENANT, RunId, Tenant
 from outlive.store.port import Append, Change, Message, RunFilter
-from outlive.testing.store_scene import Raises, Scene, event, held, new_run, together, wish
+from outlive.testing.store_scene import ANNA, Raises, Scene, event, held, new_run, together, wish
 
 
 async def a_tenants_key_never_changes(scene: Scene) -> None:
@@ -66,6 +66,25 @@ async def runs_are_filtered_and_newest_come_first(scene: Scene) -> None:
     assert await found(RunFilter(labels={"customer": "7", "kind": "x"})) == ["a"]
     assert await found(RunFilter(labels={"customer": "8"})) == []
     assert (await scene.row("a")).labels == {"customer": "7", "kind": "x"}
+
+
+async def runs_that_stand_still_are_told_from_those_that_do_not(scene: Scene) -> None:
+    for run in ("a", "b", "c"):
+        await scene.append(await scene.hold(run), event(), change=Change("waiting", paused=run != "b"))
+        scene.advance(seconds=1)
+    [ended] = await scene.store.runs(DEFAULT_TENANT, RunFilter(paused=True, limit=1))
+    assert ended.id == "c"
+    claimed = await scene.store.seize(DEFAULT_TENANT, ended.id, owner=ANNA, lease_ms=1000, now=scene.now)
+    assert claimed is not None
+    await scene.append(held(claimed), event(), change=Change("cancelled", paused=False))
+
+    async def found(which: RunFilter) -> list[str]:
+        return [row.id for row in await scene.store.runs(DEFAULT_TENANT, which)]
+
+    assert await found(RunFilter(paused=True)) == ["a"]
+    assert await found(RunFilter(paused=False)) == ["c", "b"]
+    assert await found(RunFilter()) == ["c", "b", "a"]
+    assert await found(RunFilter(paused=True, statuses=("ready",))) == []
 
 
 async def a_message_is_added_once_per_sender_key(scene: Scene) -> None:
@@ -132,6 +151,7 @@ CASES: tuple[Callable[[Scene], Awaitable[None]], ...] = (
     what_is_unknown_is_none,
     tenants_do_not_see_each_other,
     runs_are_filtered_and_newest_come_first,
+    runs_that_stand_still_are_told_from_those_that_do_not,
     a_message_is_added_once_per_sender_key,
     a_message_that_was_taken_still_dedupes,
     a_message_is_read_by_its_flag_not_by_a_cursor,

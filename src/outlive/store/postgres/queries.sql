@@ -96,6 +96,7 @@ where
     and (cardinality(%(statuses)s::text[]) = 0 or status = any(%(statuses)s::text[]))
     and (%(agent)s::text = '' or agent = %(agent)s)
     and (%(reason)s::text = '' or reason = %(reason)s)
+    and (%(paused)s::boolean is null or (paused_at is not null) = %(paused)s)
     and not exists (
         select 1 from json_each_text(%(labels)s::json) as wanted
         where run.labels::json ->> wanted.key is distinct from wanted.value

@@ -31,6 +31,7 @@ class PostgresRecords(Base):
             "statuses": list(which.statuses),
             "agent": which.agent,
             "reason": which.reason,
+            "paused": which.paused,
             "labels": columns.to_json(which.labels),
             "limit": which.limit,
             **columns.place_parameters(which),

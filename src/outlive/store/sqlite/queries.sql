@@ -70,6 +70,7 @@ where
     and (:statuses = '[]' or status in (select value from json_each(:statuses)))
     and (:agent = '' or agent = :agent)
     and (:reason = '' or reason = :reason)
+    and (:paused is null or (paused_at is not null) = :paused)
     and not exists (
         select 1 from json_each(:labels) as wanted
         where not exists (

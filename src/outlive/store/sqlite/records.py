@@ -30,6 +30,7 @@ class SQLiteRecords(Base):
             "statuses": columns.to_json(list(which.statuses)),
             "agent": which.agent,
             "reason": which.reason,
+            "paused": which.paused,
             "labels": columns.to_json(which.labels),
             "limit": which.limit,
             **columns.place_parameters(which),
