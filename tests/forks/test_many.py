@@ -6,13 +6,13 @@ from typing import cast
 
 import pytest
 
-from outlive.app import bulk
+from outlive.app import bulk, stopping
 from outlive.errors import StoreUnavailable, WrongState
-from outlive.model.ids import DEFAULT_TENANT, RunId
+from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
 from outlive.model.run import RunRow
-from outlive.store.port import RunFilter, Store
+from outlive.store.port import Append, Change, Claim, RunFilter, Store
 from outlive.testing import lab
-from outlive.testing.store_scene import new_run
+from outlive.testing.store_scene import event, new_run
 from tests.sweep.corpus import Bank, app
 
 MANY = 25
@@ -59,6 +59,55 @@ async def test_what_is_started_meanwhile_is_not_acted_on_and_a_failure_stops_no_
         assert [(one.run, one.failed) for one in done if one.failed] == [("r3", True)]
         assert {one.said for one in done if not one.failed} == {"done"}
         assert await bulk.would(world.store, await world.row("r0")) == "ready"
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
+async def test_many_are_stopped_as_one_is(store: str) -> None:
+    async with lab(app, deps=Bank(), store=store) as t:
+        world = t._world
+        for name, agent in (("a", "clerk"), ("b", "clerk"), ("driven", "pilot"), ("c", "clerk")):
+            await world.store.start(new_run(name, agent=agent), now=world.clock.now())
+            await t.advance(milliseconds=1)
+        assert await world.store.claim(Claim(Owner("w-1"), {"pilot": "b1"}, 1, 600_000), now=world.clock.now())
+
+        async def each(verb: bulk.Verb, which: RunFilter) -> dict[str, bulk.Done]:
+            return {one.run: one async for one in bulk.each(world.store, DEFAULT_TENANT, which, verb, page=2)}
+
+        def said(done: dict[str, bulk.Done]) -> dict[str, str]:
+            return {run: "asked" if isinstance(one.said, bulk.NotYet) else one.said for run, one in done.items()}
+
+        still = {"a": "paused", "b": "paused", "c": "paused"}
+        at_once = timedelta(0)
+        done = await each(stopping.pausing("ada", "the bank is down", wait=at_once), RunFilter())
+        assert said(done) == still | {"driven": "asked"}
+        assert not any(one.failed for one in done.values())
+        going = await each(stopping.resuming("ada", "it is back"), RunFilter(paused=True))
+        assert said(going) == dict.fromkeys(still, "goes on; it is ready")
+        done = await each(stopping.cancelling("ada", "wrong month", grace=at_once, wait=at_once), RunFilter())
+        assert said(done) == dict.fromkeys(still, "cancelled") | {"driven": "asked"}
+        done = await each(stopping.terminating("ada", "it does not answer"), RunFilter())
+        assert {run for run, one in done.items() if one.failed} == set(still)
+        assert done["driven"].said == "terminated"
+        assert {(await world.row(run)).status for run in done} == {"cancelled"}
+
+
+async def test_what_came_too_late_is_a_failure() -> None:
+    async with lab(app, deps=Bank()) as t:
+        world = t._world
+        for name in ("cancel", "pause"):
+            row = await world.store.start(new_run(name), now=world.clock.now())
+            hold = await world.store.seize(
+                DEFAULT_TENANT, row.id, owner=Owner("w-1"), lease_ms=600_000, now=world.clock.now()
+            )
+            assert hold is not None
+            ended = Append(hold.authority, hold.row.head, (event(),), Change("failed"))
+            await world.store.append(ended, now=world.clock.now())
+        cancelling = stopping.cancelling("ada", "", grace=timedelta(0), wait=timedelta(0))
+        done = await bulk.one(world.store, await world.row("cancel"), cancelling)
+        assert done == bulk.Done(RunId("cancel"), "run cancel is failed; it is too late to cancel it", failed=True)
+        done = await bulk.one(world.store, await world.row("pause"), stopping.pausing("ada", "", wait=timedelta(0)))
+        assert done.failed
+        assert "only an open run can be paused" in done.said
 
 
 async def test_a_store_that_is_gone_ends_it() -> None:

@@ -18,6 +18,12 @@ _PAGE = 500
 _OF_ONE = (LeaseLost, StoreBusy, CommitUnknown)
 
 
+class NotYet(str):
+    """Words of a verb for what was asked of a run, and is not so yet. It is no failure."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
     """What came of one run."""

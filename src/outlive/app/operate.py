@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import cast, get_args
 from urllib.parse import unquote, urlsplit
 
-from outlive.app import bulk, decide, inspect, mail, stop
+from outlive.app import bulk, decide, inspect, mail
 from outlive.app.client import last_entry
 from outlive.app.compose import open_store
 from outlive.app.explain import stall_of
@@ -295,10 +295,10 @@ async def _explained(store: Store, row: RunRow) -> list[OperationRow]:
 
 async def listed(
     store: Store, tenant: str, *, statuses: Sequence[Status] = (), agent: str = "", reason: str = "",
-    labels: Mapping[str, str] | None = None, limit: int = 100,
+    labels: Mapping[str, str] | None = None, limit: int = 100, paused: bool | None = None,
 ) -> tuple[list[RunRow], int]:  # fmt: skip
     """Runs that match, newest first, and the time by the database's clock."""
-    which = RunFilter(tuple(statuses), agent, reason, labels or {}, limit)
+    which = RunFilter(tuple(statuses), agent, reason, labels or {}, limit, paused=paused)
     return await store.runs(Tenant(tenant), which), await store.now()
 
 
@@ -425,40 +425,15 @@ async def many(store: Store, tenant: str, which: RunFilter, verb: bulk.Verb) -> 
 
 async def filtered(
     store: Store, *, statuses: Sequence[Status] = (), agent: str = "", reason: str = "",
-    labels: Mapping[str, str] | None = None, older_than: timedelta | None = None,
+    labels: Mapping[str, str] | None = None, older_than: timedelta | None = None, paused: bool | None = None,
 ) -> RunFilter:  # fmt: skip
     """A filter whose age is measured by the database's clock."""
     before = None if older_than is None else await store.now() - int(older_than.total_seconds() * 1000)
-    return RunFilter(tuple(statuses), agent, reason, labels or {}, before=before)
+    return RunFilter(tuple(statuses), agent, reason, labels or {}, before=before, paused=paused)
 
 
-async def cancel(
-    store: Store, tenant: str, run: str, *, who: str, why: str, grace: timedelta, wait: timedelta
-) -> tuple[stop.Cancelled, RunRow]:
-    """See `stop.cancel`; and the run as it is then."""
-    answer = await stop.cancel(_control(store), Tenant(tenant), run, who=who, why=why, grace=grace, wait=wait)
-    return answer, await _found(store, tenant, run)
-
-
-async def terminate(store: Store, tenant: str, run: str, *, who: str, why: str) -> RunRow:
-    """See `stop.terminate`."""
-    return await stop.terminate(_control(store), Tenant(tenant), run, who=who, why=why)
-
-
-async def pause(
-    store: Store, tenant: str, run: str, *, who: str, why: str, wait: timedelta
-) -> tuple[stop.Paused, RunRow]:  # fmt: skip
-    """See `stop.pause`; and the run as it is then."""
-    answer = await stop.pause(_control(store), Tenant(tenant), run, who=who, why=why, wait=wait)
-    return answer, await _found(store, tenant, run)
-
-
-async def resume(store: Store, tenant: str, run: str, *, who: str, why: str) -> RunRow:
-    """See `stop.resume`."""
-    return await stop.resume(_control(store), Tenant(tenant), run, who=who, why=why)
-
-
-async def _found(store: Store, tenant: str, run: str) -> RunRow:
+async def found(store: Store, tenant: str, run: str) -> RunRow:
+    """The run. Raises UnknownRun."""
     row = await store.run(Tenant(tenant), RunId(run))
     if row is None:
         raise UnknownRun(run=run)

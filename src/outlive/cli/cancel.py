@@ -1,62 +1,55 @@
-"""`outlive cancel`: ask a run to end; its code may clean up."""
+"""`outlive cancel`: ask runs to end; their code may clean up."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from outlive.cli import codes, options
-from outlive.cli.screen import say
-
-if TYPE_CHECKING:
-    from outlive.app.stop import Cancelled
-    from outlive.model.run import RunRow
+from outlive.cli import many, options
 
 EXAMPLES = (
     "outlive cancel dunning-2026-03 --why 'wrong month'",
     "outlive cancel dunning-2026-03 --why 'wrong month' --grace 5m --wait 6m",
+    "outlive cancel --agent dunning --label month=march --why 'wrong month' --dry-run",
 )
 
 
 def cancel(
     *,
-    run: options.RunArgument,
+    run: many.OneRun = None,
+    status: many.Statuses = None,
+    agent: many.Agent = None,
+    reason: many.Reason = None,
+    label: many.Label = None,
+    older_than: many.OlderThan = None,
+    paused: many.Paused = False,
+    dry_run: many.DryRun = False,
     why: options.Why,
     who: options.Who = None,
     grace: Annotated[
         str, typer.Option(metavar="TIME", help="How long it may clean up, from when its code is told.")
     ] = "30s",
-    wait: options.Wait = "2m",
+    wait: options.Wait = None,
     store: options.Store = None,
     tenant: options.Tenant = None,
     unsafe_durability: options.Unsafe = False,
     debug: options.Debug = False,
 ) -> None:
-    """Ask a run to end; its code may clean up.
+    """Ask a run, or many, to end; their code may clean up.
 
     Its code is told wherever it is; a call that may have been sent reaches its record first. A run that is blocked or
     paused, or that no live worker serves, ends at once, without its code. What is in doubt stays in `outlive show`.
-    Exits with 75 if it was asked and has not ended yet, 1 if it had already ended otherwise.
+    For the end of one run it waits 2 min; of many it only asks, if no --wait is given. Exits with 75 if one run was
+    asked and has not ended yet, 1 if it had already ended otherwise.
     """
-    import asyncio
+    from outlive.app import stopping
 
-    from outlive.app import operate
-
-    settings = operate.settings_of(None, store=store, tenant=tenant, unsafe_durability=unsafe_durability or None)
-    clean_up, patience = options.span_of(grace, "--grace"), options.span_of(wait, "--wait")
-
-    async def go() -> tuple[Cancelled, RunRow]:
-        async with operate.reading(settings) as opened:
-            return await operate.cancel(
-                opened, settings.tenant, run, who=who or options.user(), why=why, grace=clean_up, wait=patience
-            )
-
-    answer, row = asyncio.run(go())
-    if answer == "asked":
-        say(f"run {run} was asked to end; it is {row.status}, and ends within its grace")
-        raise typer.Exit(codes.AGAIN)
-    if answer == "too late":
-        say(f"error: too late: run {run} has {row.status}")
-        raise typer.Exit(codes.ERROR)
-    say(f"run {run} is cancelled")
+    choice = many.Choice(
+        status=status, agent=agent, reason=reason, label=label, older_than=older_than, paused=paused or None
+    )
+    given: dict[str, object] = {"store": store, "tenant": tenant, "unsafe_durability": unsafe_durability or None}
+    verb = stopping.cancelling(
+        who or options.user(), why, grace=options.span_of(grace, "--grace"), wait=many.patience(wait, run, "2m")
+    )
+    many.stop(given, run, choice, verb, dry_run=dry_run, done="cancelled")

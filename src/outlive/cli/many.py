@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from outlive.cli import options
-from outlive.cli.codes import ERROR
+from outlive.cli.codes import AGAIN, ERROR
 from outlive.cli.ps import StatusName
 from outlive.cli.screen import plain, put, say
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from outlive.app.bulk import Verb
     from outlive.app.settings import Settings
 
@@ -38,7 +40,10 @@ OlderThan = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Many: runs started so long ago or longer: 30s, 2h, 7d.", show_default=False),
 ]
+Paused = Annotated[bool, typer.Option("--paused", help="Many: runs that are paused.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list the runs that it would be done to.")]
+
+CHOOSING = "--status, --agent, --reason, --label, --older-than"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +55,10 @@ class Choice:
     reason: str | None = None
     label: list[str] | None = None
     older_than: str | None = None
+    paused: bool | None = None
 
     def __bool__(self) -> bool:
-        return any((self.status, self.agent, self.reason, self.label, self.older_than))
+        return any((self.status, self.agent, self.reason, self.label, self.older_than, self.paused))
 
 
 def act(
@@ -62,7 +68,7 @@ def act(
     """Do it to one run, or to all that are chosen: among runs of `statuses`, unless others are asked for.
 
     A line for each goes to stdout, the sum to stderr. One run that fails raises its error; of many, each failure is a
-    line on stderr, and the exit code is 1. Raises BadParameter for both, or neither.
+    line on stderr, and the exit code is 1. Of one run that was asked and not more, the exit code is 75.
     """
     import asyncio
 
@@ -71,10 +77,10 @@ def act(
 
     asked = {one.value for one in choice.status or ()} or set(statuses)
     labels, older = options.labels_of(choice.label), options.time_of(choice.older_than, "--older-than")
-    counts = {True: 0, False: 0}
+    counts = dict.fromkeys(("done", "asked", "failed"), 0)
 
     def tell(one: bulk.Done) -> None:
-        counts[one.failed] += 1
+        counts["failed" if one.failed else "asked" if isinstance(one.said, bulk.NotYet) else "done"] += 1
         if one.failed:
             say(f"{one.run}  error: {one.said}")
         else:
@@ -83,25 +89,50 @@ def act(
     async def go() -> None:
         async with operate.reading(settings) as store:
             if run is not None:
-                row = (await operate.report(store, settings.tenant, run)).row
+                row = await operate.found(store, settings.tenant, run)
                 tell(bulk.Done(row.id, await (bulk.would if dry_run else verb)(store, row)))
                 return
             which = await operate.filtered(
                 store, statuses=[one for one in STATUSES if one in asked], agent=choice.agent or "",
-                reason=choice.reason or "", labels=labels, older_than=older,
+                reason=choice.reason or "", labels=labels, older_than=older, paused=choice.paused,
             )  # fmt: skip
             async for one in operate.many(store, settings.tenant, which, bulk.would if dry_run else verb):
                 tell(one)
 
     asyncio.run(go())
     if run is None:
-        failed = f", {counts[True]} failed" if counts[True] else ""
-        say(f"{counts[False]} runs {'would be' if dry_run else 'are'} {done}{failed}")
-        if counts[True]:
+        others = "".join(f", {counts[one]} {one}" for one in ("asked", "failed") if counts[one])
+        say(f"{counts['done']} runs {'would be' if dry_run else 'are'} {done}{others}")
+        if counts["failed"]:
             raise typer.Exit(ERROR)
+    elif counts["asked"]:
+        raise typer.Exit(AGAIN)
 
 
-def check(run: str | None, choice: Choice, how: str) -> None:
+def check(run: str | None, choice: Choice, how: str = CHOOSING) -> None:
     """Refuse a run beside a choice, and neither. `how` says what chooses."""
     if (run is None) != bool(choice):
         raise typer.BadParameter(f"say either the id of a run or which ones: {how}")
+
+
+def stop(
+    given: dict[str, object], run: str | None, choice: Choice, verb: Verb, *, dry_run: bool, done: str,
+    how: str = f"{CHOOSING}, --paused", paused: bool | None = None,
+) -> None:  # fmt: skip
+    """`act` with the settings that are given: among runs that have not ended, and with `paused` among those alone.
+
+    Raises BadParameter for a run beside a choice, and for neither; `how` says what chooses.
+    """
+    from outlive.app import operate
+    from outlive.model.run import ENDED, STATUSES
+
+    check(run, choice, how)
+    act(
+        operate.settings_of(None, **given), run, choice if paused is None else replace(choice, paused=paused), verb,
+        statuses=tuple(one for one in STATUSES if one not in ENDED), dry_run=dry_run, done=done,
+    )  # fmt: skip
+
+
+def patience(wait: str | None, run: str | None, of_one: str) -> timedelta:
+    """How long to wait for each run. If nothing is said: `of_one` for one run, of many for none."""
+    return options.span_of(wait if wait is not None else "0s" if run is None else of_one, "--wait")

@@ -57,7 +57,12 @@ Who = Annotated[
     ),
 ]
 Why = Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept in the log.", show_default=False)]
-Wait = Annotated[str, typer.Option(metavar="TIME", help="How long to wait until it is so; 0s: not at all.")]
+Wait = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", show_default=False, help="How long to wait until it is so, for each run; 0s: not at all."
+    ),
+]  # fmt: skip
 Lease = Annotated[
     str | None,
     typer.Option(

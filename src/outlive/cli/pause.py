@@ -1,55 +1,41 @@
-"""`outlive pause`: let a run stand still."""
+"""`outlive pause`: let runs stand still."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from outlive.cli import many, options
 
-import typer
-
-from outlive.cli import codes, options
-from outlive.cli.screen import say
-
-if TYPE_CHECKING:
-    from outlive.app.stop import Paused
-    from outlive.model.run import RunRow
-
-EXAMPLES = ("outlive pause dunning-2026-03 --why 'the bank is down until noon'",)
+EXAMPLES = (
+    "outlive pause dunning-2026-03 --why 'the bank is down until noon'",
+    "outlive pause --agent dunning --why 'the bank is down until noon'",
+)
 
 
 def pause(
     *,
-    run: options.RunArgument,
+    run: many.OneRun = None,
+    status: many.Statuses = None,
+    agent: many.Agent = None,
+    reason: many.Reason = None,
+    label: many.Label = None,
+    older_than: many.OlderThan = None,
+    dry_run: many.DryRun = False,
     why: options.Why,
     who: options.Who = None,
-    wait: options.Wait = "60s",
+    wait: options.Wait = None,
     store: options.Store = None,
     tenant: options.Tenant = None,
     unsafe_durability: options.Unsafe = False,
     debug: options.Debug = False,
 ) -> None:
-    """Let a run stand still until `outlive resume`.
+    """Let a run, or many, stand still until `outlive resume`.
 
-    Calls in flight reach their record first. What it is sent meanwhile is kept; its deadline still counts. Exits with
-    75 if it was asked and does not stand still yet, 1 if it has ended.
+    Calls in flight reach their record first. What it is sent meanwhile is kept; its deadline still counts. Until one
+    run stands still it waits 60 s; of many it only asks, if no --wait is given. Exits with 75 if one run was asked and
+    does not stand still yet, 1 if it has ended.
     """
-    import asyncio
+    from outlive.app import stopping
 
-    from outlive.app import operate
-
-    settings = operate.settings_of(None, store=store, tenant=tenant, unsafe_durability=unsafe_durability or None)
-    patience = options.span_of(wait, "--wait")
-
-    async def go() -> tuple[Paused, RunRow]:
-        async with operate.reading(settings) as opened:
-            return await operate.pause(
-                opened, settings.tenant, run, who=who or options.user(), why=why, wait=patience
-            )  # fmt: skip
-
-    answer, row = asyncio.run(go())
-    if answer == "asked":
-        say(f"run {run} was asked to pause; it does when its calls in flight have their record")
-        raise typer.Exit(codes.AGAIN)
-    if answer == "too late":
-        say(f"error: too late: run {run} has {row.status}")
-        raise typer.Exit(codes.ERROR)
-    say(f"run {run} is paused")
+    choice = many.Choice(status=status, agent=agent, reason=reason, label=label, older_than=older_than)
+    given: dict[str, object] = {"store": store, "tenant": tenant, "unsafe_durability": unsafe_durability or None}
+    verb = stopping.pausing(who or options.user(), why, wait=many.patience(wait, run, "60s"))
+    many.stop(given, run, choice, verb, dry_run=dry_run, done="paused", how=many.CHOOSING)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "outlive ps",
     "outlive ps --status blocked --status failed",
+    "outlive ps --paused",
     "outlive ps --all --agent dunning --label team=billing --json",
 )
 
@@ -44,6 +45,7 @@ def ps(
         str | None,
         typer.Option(metavar="NAME", callback=options.name, help="Only runs of this agent.", show_default=False),
     ] = None,
+    paused: Annotated[bool, typer.Option("--paused", help="Only runs that are paused.")] = False,
     label: Annotated[
         list[str] | None,
         typer.Option("--label", metavar="K=V", help="Only runs with this label; may be repeated.", show_default=False),
@@ -75,8 +77,9 @@ def ps(
     async def read() -> tuple[list[RunRow], int, dict[str, str]]:
         async with operate.reading(settings) as opened:
             rows, now = await operate.listed(
-                opened, settings.tenant, statuses=statuses, agent=agent or "", labels=labels, limit=limit + 1
-            )
+                opened, settings.tenant, statuses=statuses, agent=agent or "", labels=labels, limit=limit + 1,
+                paused=paused or None,
+            )  # fmt: skip
             return rows, now, await operate.stalls(opened)
 
     rows, now, stalls = asyncio.run(read())

@@ -42,7 +42,7 @@ def restart(
     from outlive.model.run import ENDED
 
     choice = many.Choice(status=status, agent=agent, reason=reason, label=label, older_than=older_than)
-    many.check(run, choice, "--status, --agent, --reason, --label, --older-than")
+    many.check(run, choice)
     if id is not None and (run is None or dry_run):
         raise typer.BadParameter("--id is for one run, which is restarted")
     given: dict[str, object] = {"store": store, "tenant": tenant, "unsafe_durability": unsafe_durability or None}

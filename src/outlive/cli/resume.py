@@ -1,21 +1,29 @@
-"""`outlive resume`: let a paused run go on."""
+"""`outlive resume`: let paused runs go on."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-from outlive.cli import options
-from outlive.cli.screen import say
+import typer
 
-if TYPE_CHECKING:
-    from outlive.model.run import RunRow
+from outlive.cli import many, options
 
-EXAMPLES = ("outlive resume dunning-2026-03 --why 'the bank is back'",)
+EXAMPLES = (
+    "outlive resume dunning-2026-03 --why 'the bank is back'",
+    "outlive resume --paused --agent dunning --why 'the bank is back'",
+)
 
 
 def resume(
     *,
-    run: options.RunArgument,
+    run: many.OneRun = None,
+    status: many.Statuses = None,
+    agent: many.Agent = None,
+    reason: many.Reason = None,
+    label: many.Label = None,
+    older_than: many.OlderThan = None,
+    paused: Annotated[bool, typer.Option("--paused", help="All paused runs instead of one.")] = False,
+    dry_run: many.DryRun = False,
     why: options.Why,
     who: options.Who = None,
     store: options.Store = None,
@@ -23,16 +31,15 @@ def resume(
     unsafe_durability: options.Unsafe = False,
     debug: options.Debug = False,
 ) -> None:
-    """Let a paused run go on where it was."""
-    import asyncio
+    """Let a paused run, or many, go on where they were.
 
-    from outlive.app import operate
+    Of many, only those that are paused are taken; one that was asked to pause and does not stand still yet is not.
+    """
+    from outlive.app import stopping
 
-    settings = operate.settings_of(None, store=store, tenant=tenant, unsafe_durability=unsafe_durability or None)
-
-    async def go() -> RunRow:
-        async with operate.reading(settings) as opened:
-            return await operate.resume(opened, settings.tenant, run, who=who or options.user(), why=why)
-
-    row = asyncio.run(go())
-    say(f"run {run} goes on; it is {row.status}")
+    choice = many.Choice(
+        status=status, agent=agent, reason=reason, label=label, older_than=older_than, paused=paused or None
+    )
+    given: dict[str, object] = {"store": store, "tenant": tenant, "unsafe_durability": unsafe_durability or None}
+    verb = stopping.resuming(who or options.user(), why)
+    many.stop(given, run, choice, verb, dry_run=dry_run, done="resumed", paused=True)

@@ -1,21 +1,25 @@
-"""`outlive terminate`: end a run at once, whatever it is doing."""
+"""`outlive terminate`: end runs at once, whatever they are doing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from outlive.cli import many, options
 
-from outlive.cli import options
-from outlive.cli.screen import say
-
-if TYPE_CHECKING:
-    from outlive.model.run import RunRow
-
-EXAMPLES = ("outlive terminate dunning-2026-03 --why 'its worker does not answer'",)
+EXAMPLES = (
+    "outlive terminate dunning-2026-03 --why 'its worker does not answer'",
+    "outlive terminate --agent dunning --status blocked --why 'written off' --dry-run",
+)
 
 
 def terminate(
     *,
-    run: options.RunArgument,
+    run: many.OneRun = None,
+    status: many.Statuses = None,
+    agent: many.Agent = None,
+    reason: many.Reason = None,
+    label: many.Label = None,
+    older_than: many.OlderThan = None,
+    paused: many.Paused = False,
+    dry_run: many.DryRun = False,
     why: options.Why,
     who: options.Who = None,
     store: options.Store = None,
@@ -23,20 +27,16 @@ def terminate(
     unsafe_durability: options.Unsafe = False,
     debug: options.Debug = False,
 ) -> None:
-    """End a run at once, whatever it is doing; try `outlive cancel` first.
+    """End a run, or many, at once, whatever they are doing; try `outlive cancel` first.
 
     Its code does not clean up, and nothing that its worker does from now on is recorded, but for what it learns of
     calls that were sent: these are in doubt, and listed in `outlive show`.
     """
-    import asyncio
+    from outlive.app import stopping
 
-    from outlive.app import operate
-
-    settings = operate.settings_of(None, store=store, tenant=tenant, unsafe_durability=unsafe_durability or None)
-
-    async def go() -> RunRow:
-        async with operate.reading(settings) as opened:
-            return await operate.terminate(opened, settings.tenant, run, who=who or options.user(), why=why)
-
-    row = asyncio.run(go())
-    say(f"run {run} is {row.status}")
+    choice = many.Choice(
+        status=status, agent=agent, reason=reason, label=label, older_than=older_than, paused=paused or None
+    )
+    given: dict[str, object] = {"store": store, "tenant": tenant, "unsafe_durability": unsafe_durability or None}
+    verb = stopping.terminating(who or options.user(), why)
+    many.stop(given, run, choice, verb, dry_run=dry_run, done="terminated")
