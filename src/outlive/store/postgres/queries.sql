@@ -49,7 +49,7 @@ with marked as (
         tenant = %(tenant)s and id = %(parent)s
         and phase <> 'forgetting'
         and (ended_at is not null or (paused_at is not null and status <> 'running'))
-    returning id
+    returning id, {durably}
 );
 
 -- name: add_fork
