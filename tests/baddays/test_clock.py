@@ -19,7 +19,10 @@ from pathlib import Path
 import pytest
 
 from examples.dunning.bank_process import Modes
+from outlive.app.doctor import Tally, examine
 from outlive.app.inspect import Line
+from outlive.app.operate import reading
+from outlive.app.settings import Settings
 from outlive.model.ids import RunId
 from tests.baddays.scene import BadDay
 from tests.kills.agents import Order, app, paying
@@ -127,6 +130,19 @@ async def test_a_worker_that_is_hours_off_does_as_the_others_do(
         assert set(claims(lines)) <= {"start", "resume"}, "no run was taken from a worker that lives"
         assert len({line.data["owner"] for line in lines if line.kind == "claimed"}) == 2, "both have had some"
         assert {"unknown", "lookup"} <= {line.kind for line in lines}
+
+
+@pytest.mark.parametrize("hours", [5, -5])
+async def test_doctor_names_the_worker_that_is_hours_off(url: str, tmp_path: Path, clock: Clock, hours: int) -> None:
+    clock.off(hours)
+    async with day_on(url, tmp_path) as day:
+        off = worker(day, **clock.environment())
+        worker(day)
+        await day.begun()
+        async with reading(Settings(store=url)) as store:
+            found = [one async for one in examine(store, Tally()) if one.trouble == "clock skew"]
+        assert [one.subject for one in found] == [await day.scene.owner(off)]
+        assert f"{'ahead of' if hours > 0 else 'behind'} the database's" in found[0].why
 
 
 @pytest.mark.parametrize("dies", ["the one that is off", "the other one"])

@@ -221,6 +221,27 @@ def test_a_clock_that_is_hours_off_is_told_of(cli: Cli, postgres: str, hours: st
     assert f"s {way} the database's" in done.stdout
 
 
+async def test_a_live_worker_whose_clock_is_off_is_named(cli: Cli, url: str) -> None:
+    async with served(url):
+        with rows_of(url) as rows:
+            assert [abs(off) < 2000 for (off,) in rows("select skew_ms from worker")] == [True], "it was measured"
+            ((now,),) = rows("select seen_at from worker")
+            columns = "owner, pid, serves, started_at, seen_at, skew_ms" + ("" if rows.in_file else ", knows")
+            marks = "?, 77, '{}', ?, ?, ?" + ("" if rows.in_file else ", 1")
+            workers = [("hasty", 0, -12_340), ("late", 0, 7_200_000), ("near", 0, 1999), ("new", 0, None)]
+            for owner, silent_ms, off in [*workers, ("gone", _MANY_MS, 7_200_000)]:
+                rows(f"insert into worker ({columns}) values ({marks})", owner, now, now - silent_ms, off)
+        code, shown = await examined(cli, url)
+    assert (code, troubles(shown)) == (
+        codes.ERROR, [("clock skew", "hasty"), ("clock skew", "late"), ("silent worker", "gone")],
+    )  # fmt: skip
+    whys = {one["subject"]: one["why"] for one in shown["findings"]}
+    assert whys["hasty"] == (
+        "pid 77: its machine's clock is 12.3 s ahead of the database's, by which everything here goes"
+    )
+    assert "7200.0 s behind the database's" in whys["late"]
+
+
 async def test_a_damaged_row_is_named_and_hides_no_other_run(cli: Cli, url: str) -> None:
     async with served(url):
         with rows_of(url) as rows:

@@ -7,14 +7,14 @@ moments: a run that moves meanwhile is seen once, before or after.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from outlive.app.explain import Explanation, Fault, Kind, builds_of, explain, stall_of
 from outlive.app.operate import ALIVE_MS
 from outlive.duty.telling import TellingDuty
-from outlive.model.clock import machine_now
+from outlive.model.clock import apart, machine_now
 from outlive.model.ids import RunId, Tenant
 from outlive.store.keeping import DutyRow, Kept
 from outlive.store.port import Store, WorkerRow
@@ -73,13 +73,8 @@ async def examine(store: Kept, tally: Tally, *, accept_unsafe: bool = False) -> 
     workers = await store.workers(within_ms=_ON_RECORD_MS)
     now = await store.now()
     for worker in workers:
-        if _silent(worker, now):
-            ago = f"{(now - worker.seen_at) // 1000} s ago"
-            why = f"pid {worker.pid} announced itself, and gave its last sign of life {ago}"
-            stall = stall_of(worker, worker.seen_at)
-            yield Finding(trouble="silent worker", subject=worker.owner, why=f"{why}; {stall}" if stall else why)
-        elif stall := stall_of(worker, now):
-            yield Finding(trouble="stalled worker", subject=worker.owner, why=f"pid {worker.pid}: {stall}")
+        for finding in _workers_own(worker, now):
+            yield finding
     for duty in await store.duties():
         if late := _late(duty, now, any(not _silent(worker, now) for worker in workers)):
             yield Finding(trouble="overdue duty", subject=duty.name, why=late)
@@ -92,6 +87,20 @@ async def examine(store: Kept, tally: Tally, *, accept_unsafe: bool = False) -> 
     async for stray in _pages(store.missing_blobs):
         why = f"entry {stray.seq} names the blob {stray.address}, which is not there"
         yield Finding(trouble="missing blob", subject=stray.run, tenant=stray.tenant, why=why)
+
+
+def _workers_own(worker: WorkerRow, now: int) -> Iterator[Finding]:
+    """What is wrong with a worker itself; of a silent one nothing else is known any more."""
+    if _silent(worker, now):
+        ago = f"{(now - worker.seen_at) // 1000} s ago"
+        why = f"pid {worker.pid} announced itself, and gave its last sign of life {ago}"
+        stall = stall_of(worker, worker.seen_at)
+        yield Finding(trouble="silent worker", subject=worker.owner, why=f"{why}; {stall}" if stall else why)
+        return
+    if stall := stall_of(worker, now):
+        yield Finding(trouble="stalled worker", subject=worker.owner, why=f"pid {worker.pid}: {stall}")
+    if off := _off(worker.skew_ms or 0, "its machine's clock"):
+        yield Finding(trouble="clock skew", subject=worker.owner, why=f"pid {worker.pid}: {off}")
 
 
 def _late(duty: DutyRow, now: int, served: bool) -> str:
@@ -157,9 +166,13 @@ async def _skew(store: Store) -> Finding | None:
     before = machine_now()
     there = await store.now()
     after = machine_now()
-    off = min(there - before, 0) or max(there - after, 0)
-    if abs(off) < SKEW_MS:
-        return None
-    way = "ahead of" if off < 0 else "behind"
-    why = f"this machine's clock is {abs(off) / 1000:.1f} s {way} the database's, by which everything here goes"
-    return Finding(trouble="clock skew", subject=store.name, why=why)
+    why = _off(apart(before, there, after), "this machine's clock")
+    return Finding(trouble="clock skew", subject=store.name, why=why) if why else None
+
+
+def _off(skew_ms: int, whose: str) -> str:
+    """Words for a clock that is too far from the database's, which is ahead of it by so much; else empty."""
+    if abs(skew_ms) < SKEW_MS:
+        return ""
+    way = "ahead of" if skew_ms < 0 else "behind"
+    return f"{whose} is {abs(skew_ms) / 1000:.1f} s {way} the database's, by which everything here goes"

@@ -24,6 +24,10 @@ class Clock(Protocol):
         """Milliseconds since 1970 to be used as database time, or None for the database's own clock."""
         ...
 
+    def wall(self) -> int:
+        """Milliseconds since 1970 by this machine's clock: to be compared with the database's, never used as it."""
+        ...
+
     async def sleep(self, seconds: float) -> None:
         """Wait on this clock."""
         ...
@@ -51,6 +55,10 @@ class SystemClock:
         """None: the database's clock judges."""
         return None
 
+    def wall(self) -> int:
+        """What everybody who looks at this machine takes for the time; it may jump."""
+        return machine_now()
+
     async def sleep(self, seconds: float) -> None:
         """Wait in real time."""
         await asyncio.sleep(seconds)
@@ -67,6 +75,14 @@ class SystemClock:
 def machine_now() -> int:
     """Milliseconds since 1970 by this machine's clock: to be compared with the database's, never used as it."""
     return time.time_ns() // 1_000_000
+
+
+def apart(asked: int, there: int, answered: int) -> int:
+    """Milliseconds by which another clock, which said `there`, is certainly ahead of this machine's; negative: behind.
+
+    It was asked and had answered at these times of this machine's: what that took is not held against either clock.
+    """
+    return min(there - asked, 0) or max(there - answered, 0)
 
 
 def block(seconds: float) -> None:

@@ -175,15 +175,14 @@ def worker_row(row: Row) -> WorkerRow:
     """A row of `worker`."""
     return WorkerRow(
         Owner(row["owner"]), row["pid"], json.loads(row["serves"]), row["started_at"], row["seen_at"],
-        json.loads(row["versions"]), row["stalled_at"], row["stalled_by"],
+        json.loads(row["versions"]), row["stalled_at"], row["stalled_by"], row["skew_ms"],
     )  # fmt: skip
 
 
-def stalled_parameters(stalled: Stalled | None) -> Parameters:
+def sign_parameters(stalled: Stalled | None, skew_ms: int | None) -> Parameters:
     """What `see_worker` takes, but for the worker and the time."""
-    return {"stalled_ms": None, "stalled_by": ""} if stalled is None else {
-        "stalled_ms": stalled.for_ms, "stalled_by": stalled.by,
-    }  # fmt: skip
+    found = (None, "") if stalled is None else (stalled.for_ms, stalled.by)
+    return {"stalled_ms": found[0], "stalled_by": found[1], "skew_ms": skew_ms}
 
 
 def to_json(value: object) -> str:

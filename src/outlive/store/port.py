@@ -204,7 +204,8 @@ class WorkerRow:
     """A worker process that has announced itself, and what it serves (agent name to build, and to agent version).
 
     `stalled_at` is since when its event loop has not turned, None while it does; `stalled_by` the run whose code was
-    running then, where that could be told.
+    running then, where that could be told. `skew_ms` is how far the database's clock was certainly ahead of that of the
+    worker's machine (negative: behind), by the last answer before its last sign of life; None where there was none.
     """
 
     owner: Owner
@@ -215,6 +216,7 @@ class WorkerRow:
     versions: Mapping[str, str] = field(default_factory=dict)
     stalled_at: int | None = None
     stalled_by: str = ""
+    skew_ms: int | None = None
 
     def fits(self, run: RunRow) -> bool:
         """Whether it serves the run's agent in a version that may drive it."""
@@ -382,7 +384,8 @@ class Work(Protocol):
     ) -> Renewed:  # fmt: skip
         """Extend the leases of exactly these authorities, and give the worker's own sign of life.
 
-        With it goes whether the worker is stalled; the next one without `stalled` takes that back. Blocks: for the
+        With it goes whether the worker is stalled; the next one without `stalled` takes that back; and how far its
+        clock is off, as with every sign of life: nothing is decided by that. Blocks: for the
         renewal thread.
         Raises StoreError when the store cannot say: that is not a lost lease.
         """
@@ -407,7 +410,10 @@ class Work(Protocol):
         ...
 
     async def announce(self, worker: WorkerRow, *, now: int | None = None) -> None:
-        """Make known that a worker is alive and what it serves."""
+        """Make known that a worker is alive and what it serves.
+
+        When it was seen and how far its clock is off, the store says itself.
+        """
         ...
 
     async def leave(self, owner: Owner) -> None:

@@ -17,6 +17,7 @@ class ManualClock:
     def __init__(self, *, now: int = START, seed: str = "") -> None:
         self._start = self._now = now
         self._seed = seed
+        self.wall_ahead = timedelta()
         self._tokens, self._numbers, self._order = itertools.count(1), itertools.count(1), itertools.count()
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
 
@@ -27,6 +28,10 @@ class ManualClock:
     def now(self) -> int:
         """Milliseconds since 1970, as the stores are told."""
         return self._now
+
+    def wall(self) -> int:
+        """The same by this machine's own clock, which is ahead of it by `wall_ahead`."""
+        return self.now() + round(self.wall_ahead / timedelta(milliseconds=1))
 
     async def sleep(self, seconds: float) -> None:
         """Wait until `advance` has passed the time; a sleep of nothing lets other tasks have their turn."""

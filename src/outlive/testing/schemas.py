@@ -138,6 +138,9 @@ class _Clock:
     def now(self) -> int | None:
         return self.of.now()
 
+    def wall(self) -> int:
+        return self.of.wall()
+
     async def sleep(self, seconds: float) -> None:
         await self.of.sleep(seconds)
 

@@ -294,10 +294,10 @@ async def a_deadline_asks_for_attention_unless_an_owner_lives(scene: Scene) -> N
 
 
 async def workers_are_known_while_they_give_signs_of_life(scene: Scene) -> None:
-    anna = WorkerRow(ANNA, 11, {"clerk": "b1"}, scene.now, scene.now)
+    anna = WorkerRow(ANNA, 11, {"clerk": "b1"}, scene.now, scene.now, skew_ms=0)
     await scene.store.announce(anna, now=scene.now)
     scene.advance(seconds=20)
-    boris = WorkerRow(BORIS, 12, {"pilot": "b2", "clerk": "b2"}, scene.now, scene.now)
+    boris = WorkerRow(BORIS, 12, {"pilot": "b2", "clerk": "b2"}, scene.now, scene.now, skew_ms=0)
     await scene.store.announce(boris, now=scene.now)
     scene.advance(seconds=20)
     assert await scene.store.workers(within_ms=30_000, now=scene.now) == [boris]

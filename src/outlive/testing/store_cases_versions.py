@@ -1,9 +1,10 @@
-"""Cases of the store suite: which versions and builds a run is left to, and what is known of a stalled worker."""
+"""Cases of the store suite: which versions and builds a run is left to, and how workers are known to do."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import timedelta
 
 from outlive.log.kinds import Started, read
 from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
@@ -66,7 +67,9 @@ async def an_unpinned_run_is_claimed_by_any_version(scene: Scene) -> None:
 
 
 async def what_workers_serve_is_known_by_version(scene: Scene) -> None:
-    anna = WorkerRow(ANNA, 11, {"clerk": "b1", "pilot": "b1"}, scene.now, scene.now, {"clerk": "2", "pilot": "7"})
+    anna = WorkerRow(
+        ANNA, 11, {"clerk": "b1", "pilot": "b1"}, scene.now, scene.now, {"clerk": "2", "pilot": "7"}, skew_ms=0
+    )
     await scene.store.announce(anna, now=scene.now)
     [found] = await scene.store.workers(within_ms=1, now=scene.now)
     assert found == anna
@@ -135,7 +138,7 @@ async def a_ready_run_that_has_not_diverged_is_not_stranded(scene: Scene) -> Non
 
 async def a_stalled_worker_is_known_until_it_turns_again(scene: Scene) -> None:
     hold = await scene.hold()
-    anna = WorkerRow(ANNA, 11, {"clerk": "b1"}, scene.now, scene.now)
+    anna = WorkerRow(ANNA, 11, {"clerk": "b1"}, scene.now, scene.now, skew_ms=0)
     await scene.store.announce(anna, now=scene.now)
     scene.advance(seconds=40)
     renewed = scene.store.renew(ANNA, [hold.authority], LEASE, stalled=Stalled(30_000, "r"), now=scene.now)
@@ -147,6 +150,38 @@ async def a_stalled_worker_is_known_until_it_turns_again(scene: Scene) -> None:
     scene.store.renew(ANNA, [], LEASE, stalled=Stalled(1000), now=scene.now)
     await scene.store.look(wish(ANNA), sign=True, now=scene.now)
     assert await scene.store.workers(within_ms=1, now=scene.now) == [replace(anna, seen_at=scene.now)]
+
+
+async def how_far_the_clock_of_a_worker_is_off_is_known(scene: Scene) -> None:
+    hold = await scene.hold()
+
+    async def known() -> int | None:
+        [found] = await scene.store.workers(within_ms=1, now=scene.now)
+        return found.skew_ms
+
+    def renew() -> None:
+        assert scene.store.renew(ANNA, [hold.authority], LEASE, now=scene.now).kept
+
+    scene.clock.wall_ahead = timedelta(seconds=12)
+    await scene.store.announce(WorkerRow(ANNA, 11, {"clerk": "b1"}, scene.now, scene.now), now=scene.now)
+    assert await known() == -12_000
+    scene.clock.wall_ahead = -timedelta(hours=5)
+    renew()
+    assert await known() == -12_000, "a sign of life says what the last answer has shown"
+    renew()
+    assert await known() == 5 * 3_600_000
+    scene.clock.wall_ahead = timedelta()
+    await scene.look()
+    assert await known() == 5 * 3_600_000, "a look without a sign changes nothing"
+    await scene.look(sign=True)
+    assert await known() == 0
+    scene.clock.wall_ahead = timedelta(seconds=3)
+    await scene.look(sign=True)
+    await scene.look(sign=True)
+    assert await known() == -3000
+    scene.clock.wall_ahead = timedelta()
+    await scene.store.announce(WorkerRow(ANNA, 11, {"clerk": "b1"}, scene.now, scene.now), now=scene.now)
+    assert await known() == 0
 
 
 async def a_lapse_counts_against_the_run_that_stalled_its_worker_alone(scene: Scene) -> None:
@@ -171,5 +206,6 @@ CASES: tuple[Callable[[Scene], Awaitable[None]], ...] = (
     a_pinned_run_is_not_left_to_other_versions,
     a_ready_run_that_has_not_diverged_is_not_stranded,
     a_stalled_worker_is_known_until_it_turns_again,
+    how_far_the_clock_of_a_worker_is_off_is_known,
     a_lapse_counts_against_the_run_that_stalled_its_worker_alone,
 )

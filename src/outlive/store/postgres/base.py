@@ -33,6 +33,7 @@ from outlive.store.postgres.connection import (
 from outlive.store.postgres.hints import Notify, Sender
 from outlive.store.postgres.renewal import Renewals
 from outlive.store.postgres.tasks import Tasks
+from outlive.store.skew import Skew
 
 T = TypeVar("T")
 
@@ -63,6 +64,7 @@ class Base:
         self._connections: Connections | None = None
         self._keys: dict[Tenant, bytes] = {}
         self._tasks = Tasks()
+        self._skew = Skew(clock)
 
     async def key(self, tenant: Tenant, *, within: object = None) -> bytes:
         """See `Records.key`. It is made by a commit of its own: two transactions may need a new one at once."""

@@ -599,17 +599,21 @@ select exists (
 );
 
 -- name: see_worker
--- The sign of life that comes with a renewal, or with a look; with it, whether and since when the worker is stalled.
+-- The sign of life that comes with a renewal, or with a look; with it, whether and since when the worker is stalled,
+-- and how far its clock is behind.
 update {schema}.worker
-set seen_at = {moment}, stalled_at = {moment} - %(stalled_ms)s::bigint, stalled_by = %(stalled_by)s
+set
+    seen_at = {moment}, stalled_at = {moment} - %(stalled_ms)s::bigint, stalled_by = %(stalled_by)s,
+    skew_ms = %(skew_ms)s
 where owner = %(owner)s;
 
 -- name: put_worker
 -- An announcement, or a new one of the same worker.
-insert into {schema}.worker (owner, pid, serves, versions, knows, started_at, seen_at)
-values (%(owner)s, %(pid)s, %(serves)s, %(versions)s, %(knows)s, %(started_at)s, {moment})
+insert into {schema}.worker (owner, pid, serves, versions, knows, started_at, seen_at, skew_ms)
+values (%(owner)s, %(pid)s, %(serves)s, %(versions)s, %(knows)s, %(started_at)s, {moment}, %(skew_ms)s)
 on conflict (owner) do update set
-    pid = excluded.pid, serves = excluded.serves, versions = excluded.versions, seen_at = excluded.seen_at;
+    pid = excluded.pid, serves = excluded.serves, versions = excluded.versions, seen_at = excluded.seen_at,
+    skew_ms = excluded.skew_ms;
 
 -- name: drop_worker
 -- A worker that leaves in good order.

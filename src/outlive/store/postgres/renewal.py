@@ -13,8 +13,8 @@ from psycopg.rows import TupleRow
 from outlive.model.errors import StoreUnavailable
 from outlive.model.ids import Owner
 from outlive.model.run import Authority
-from outlive.store.columns import Parameters, check_text, stalled_parameters, to_json
-from outlive.store.port import Renewed, Stalled
+from outlive.store.columns import Parameters, check_text, to_json
+from outlive.store.port import Renewed
 from outlive.store.postgres.connection import (
     CROSSED,
     MOST_ATTEMPTS,
@@ -37,15 +37,15 @@ class Renewals:
         self._lock, self._open = threading.Lock(), True
 
     def renew(
-        self, owner: Owner, held: Sequence[Authority], lease_ms: int, stalled: Stalled | None, now: int | None
+        self, owner: Owner, held: Sequence[Authority], lease_ms: int, sign: Parameters, now: int | None
     ) -> Renewed:
-        """As the port's `renew`."""
+        """As the port's `renew`; `sign` is what `sign_parameters` makes."""
         given = [
             {"place": place, "tenant": one.tenant, "run": one.run, "epoch": one.epoch, "token": one.token}
             for place, one in enumerate(held)
         ]
         parameters: Parameters = {
-            "held": to_json(given), "owner": owner, "lease_ms": lease_ms, "now": now, **stalled_parameters(stalled),
+            "held": to_json(given), "owner": owner, "lease_ms": lease_ms, "now": now, **sign,
         }  # fmt: skip
         for one in (parameters, *given):
             check_text(one, "a renewal")

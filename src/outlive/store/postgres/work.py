@@ -132,16 +132,21 @@ class PostgresWork(Base):
         self, owner: Owner, held: Sequence[Authority], lease_ms: int, *, stalled: Stalled | None = None,
         now: int | None = None,
     ) -> Renewed:  # fmt: skip
-        return self._connected().renewals.renew(owner, held, lease_ms, stalled, self._at(now))
+        asked, sign = self._skew.asked(), columns.sign_parameters(stalled, self._skew.ms)
+        renewed = self._connected().renewals.renew(owner, held, lease_ms, sign, self._at(now))
+        self._skew.answered(asked, renewed.now)
+        return renewed
 
     async def look(self, claim: Claim, *, sign: bool = False, most: int = 100, now: int | None = None) -> Look:
         parameters = {
             **_asked(claim), "owner": claim.owner, "most": most, "lease_ms": claim.lease_ms, "now": self._at(now),
-            **columns.stalled_parameters(None),
+            **columns.sign_parameters(None, self._skew.ms),
         }  # fmt: skip
         if sign:
             self._refuse_inside()
+        asked = self._skew.asked()
         [row] = await self._read(_look_statement(self._sql, sign), parameters)
+        self._skew.answered(asked, row["now"])
         attention, unread = attended(row["past_deadline"], row["stranded"], row["sent"], most)
         overdue = tuple(Overdue(*one) for one in row["overdue"])
         return Look(
@@ -154,6 +159,9 @@ class PostgresWork(Base):
         connections = self._connected()
         await connections.committer.ready()
         await asyncio.to_thread(connections.renewals.ready)
+        asked, at = self._skew.asked(), self._at(now)
+        there = int((await self._read_tuples(self._sql["clock"], {}))[0][0])
+        self._skew.answered(asked, there if at is None else at)
         parameters: columns.Parameters = {
             "owner": worker.owner,
             "pid": worker.pid,
@@ -161,7 +169,8 @@ class PostgresWork(Base):
             "versions": columns.to_json(dict(worker.versions)),
             "knows": self._knows,
             "started_at": worker.started_at,
-            "now": self._at(now),
+            "skew_ms": self._skew.ms,
+            "now": at,
         }
         await self._write(self._sql["put_worker"], parameters)
         await self._write(self._sql["drop_silent_workers"], parameters)

@@ -13,6 +13,7 @@ from outlive.model.errors import Refused, StoreUnavailable
 from outlive.model.ids import RunId, Tenant
 from outlive.store.certain import Certain, outcome
 from outlive.store.lone import Lone
+from outlive.store.skew import Skew
 from outlive.store.sqlite.borrowed import borrowed
 from outlive.store.sqlite.connection import QUERIES, Synchronous, file_identity, find_key
 from outlive.store.sqlite.hints import HintFile
@@ -41,6 +42,7 @@ class Base:
         self._hints: HintFile | None = None
         self._near: Near | None = None
         self._lone = Lone(clock)
+        self._skew = Skew(clock)
 
     async def key(self, tenant: Tenant, *, within: object = None) -> bytes:
         """See `Records.key`."""

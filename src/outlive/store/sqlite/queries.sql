@@ -414,15 +414,19 @@ where tenant = :tenant and id = :run and epoch = :epoch and token = :token;
 select exists (select 1 from inbox where tenant = :tenant and run_id = :run and taken_seq is null);
 
 -- name: see_worker
--- The sign of life that comes with a renewal, or with a look; with it, whether and since when the worker is stalled.
-update worker set seen_at = :now, stalled_at = :now - :stalled_ms, stalled_by = :stalled_by where owner = :owner;
+-- The sign of life that comes with a renewal, or with a look; with it, whether and since when the worker is stalled,
+-- and how far its clock is behind.
+update worker
+set seen_at = :now, stalled_at = :now - :stalled_ms, stalled_by = :stalled_by, skew_ms = :skew_ms
+where owner = :owner;
 
 -- name: put_worker
 -- An announcement, or a new one of the same worker.
-insert into worker (owner, pid, serves, versions, started_at, seen_at)
-values (:owner, :pid, :serves, :versions, :started_at, :now)
+insert into worker (owner, pid, serves, versions, started_at, seen_at, skew_ms)
+values (:owner, :pid, :serves, :versions, :started_at, :now, :skew_ms)
 on conflict (owner) do update set
-    pid = excluded.pid, serves = excluded.serves, versions = excluded.versions, seen_at = excluded.seen_at;
+    pid = excluded.pid, serves = excluded.serves, versions = excluded.versions, seen_at = excluded.seen_at,
+    skew_ms = excluded.skew_ms;
 
 -- name: drop_worker
 -- A worker that leaves in good order.

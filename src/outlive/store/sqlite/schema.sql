@@ -188,7 +188,8 @@ CREATE TABLE worker (
     started_at integer not null,
     seen_at integer not null,
     stalled_at integer,
-    stalled_by text not null default ''
+    stalled_by text not null default '',
+    skew_ms integer
 ) strict, without rowid;
 
 CREATE INDEX delivery_of_run on delivery (tenant, run_id, route, notification)

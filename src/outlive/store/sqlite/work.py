@@ -146,9 +146,11 @@ class SQLiteWork(Base):
             for one in sorted(held, key=lambda one: (one.tenant, one.run))
         ]
 
+        asked, sign = self._skew.asked(), columns.sign_parameters(stalled, self._skew.ms)
+
         def extend(database: sqlite3.Connection, clock: int) -> Renewed:
             now_ = self._at(now, clock)
-            seen = {"owner": owner, "now": now_, **columns.stalled_parameters(stalled)}
+            seen = {"owner": owner, "now": now_, **sign}
             database.execute(QUERIES["see_worker"], seen)
             kept, unread = set[Authority](), set[tuple[Tenant, RunId]]()
             for authority, parameters in named:
@@ -160,33 +162,40 @@ class SQLiteWork(Base):
 
         request = Blocking(extend)
         self._writer().put(request, urgent=True)
-        return request.result()
+        renewed = request.result()
+        self._skew.answered(asked, renewed.now)
+        return renewed
 
     async def look(self, claim: Claim, *, sign: bool = False, most: int = 100, now: int | None = None) -> Look:
         parameters = {
             **_asked(claim), "owner": claim.owner, "most": most, "lease_ms": claim.lease_ms,
             "now": self._clock.now() if now is None else now,
         }  # fmt: skip
+        found, asked = list[sqlite3.Row](), self._skew.asked()
         if sign:
-            ours = {**parameters, **columns.stalled_parameters(None)}
-            signed = await self._write_alone(lambda database: database.execute(SIGN_AND_LOOK, ours).fetchall())
-            # None was signed: who was silent for a day has no row any more.
-            if signed:
-                return _look(signed[0], most)
-        [row] = await self._read(lambda database: database.execute(QUERIES["look"], parameters).fetchall())
-        return _look(row, most)
+            ours = {**parameters, **columns.sign_parameters(None, self._skew.ms)}
+            found = await self._write_alone(lambda database: database.execute(SIGN_AND_LOOK, ours).fetchall())
+        # None was signed: who was silent for a day has no row any more.
+        if not found:
+            found = await self._read(lambda database: database.execute(QUERIES["look"], parameters).fetchall())
+        look = _look(found[0], most)
+        self._skew.answered(asked, look.now)
+        return look
 
     def hints(self) -> AsyncGenerator[bool]:
         self._connected()
         return never() if self._hints is None else self._hints.changes()
 
     async def announce(self, worker: WorkerRow, *, now: int | None = None) -> None:
+        asked = self._skew.asked()
+        self._skew.answered(asked, await self._read(lambda database: self._at(now, clock(database))))
         parameters: columns.Parameters = {
             "owner": worker.owner,
             "pid": worker.pid,
             "serves": columns.to_json(worker.serves),
             "versions": columns.to_json(dict(worker.versions)),
             "started_at": worker.started_at,
+            "skew_ms": self._skew.ms,
         }
 
         def put(database: sqlite3.Connection, clock: int) -> None:

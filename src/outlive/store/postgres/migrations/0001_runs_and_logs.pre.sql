@@ -169,7 +169,8 @@ create table {schema}.worker (
     started_at bigint not null,
     seen_at bigint not null,
     stalled_at bigint,
-    stalled_by text not null default ''
+    stalled_by text not null default '',
+    skew_ms bigint
 );
 
 create table {schema}.divergence (

@@ -168,7 +168,8 @@ create table worker (
     started_at integer not null,
     seen_at integer not null,
     stalled_at integer,
-    stalled_by text not null default ''
+    stalled_by text not null default '',
+    skew_ms integer
 ) strict, without rowid;
 
 create table divergence (
