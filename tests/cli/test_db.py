@@ -237,6 +237,19 @@ def test_a_database_that_may_lose_commits(cli: Cli, schema: str) -> None:
             assert (done.exit_code, "--unsafe-durability" in done.stderr) == (codes.ERROR, True)
 
 
+def test_replicas_that_may_lack_acknowledged_commits_are_warned_of(cli: Cli, schema: str) -> None:
+    assert cli("db", "init", "--store", schema).exit_code == codes.OK
+    assert checked(cli, schema)[1]["warnings"] == []
+    # Any process that may read the log of the server counts as one that follows it.
+    with psycopg.connect(place_of(schema).conninfo, replication="database"):
+        code, found = checked(cli, schema)
+        [warning] = found["warnings"]
+        assert (code, found["unsafe"]) == (codes.OK, [])
+        assert warning == "synchronous_standby_names is empty: a failover to the 1 that follow may lose commits"
+        assert f"\nwarning:     {warning}\n" in cli("db", "check", "--store", schema).stdout
+        assert f"unsafe durability: {warning}: " in cli("doctor", "--store", schema).stdout
+
+
 @pytest.mark.parametrize("verb", ["init", "upgrade", "check"])
 def test_what_belongs_to_another_program_is_refused(cli: Cli, tmp_path: Path, schema: str, verb: str) -> None:
     with closing(sqlite3.connect(tmp_path / "other.db")) as database:

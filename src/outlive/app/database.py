@@ -24,7 +24,8 @@ class Health:
     """What `check` found. `server` is None where the database cannot be reached, `version` where nothing is there.
 
     `pending` are the files without which this release cannot work, `to_finish` those that take away what an older one
-    needs, `older` the live workers of such a release. It is `usable` if there are no `problems`.
+    needs, `older` the live workers of such a release. It is `usable` if there are no `problems`;
+    `warnings` are what may lose acknowledged commits all the same.
     """
 
     store: str
@@ -36,6 +37,7 @@ class Health:
     pending: tuple[str, ...] = ()
     to_finish: tuple[str, ...] = ()
     unsafe: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     older: tuple[WorkerRow, ...] = ()
 
     @property
@@ -77,7 +79,7 @@ async def check(settings: Settings) -> Health:
         version=None if found.applied is None else newest(found.applied), known=newest(found.known),
         applied=tuple(one.name for one in found.applied or ()), pending=_names(pending),
         to_finish=() if found.applied is None else _names([one for one in left if one not in pending]),
-        unsafe=found.unsafe, older=found.older,
+        unsafe=found.unsafe, warnings=found.warnings, older=found.older,
     )  # fmt: skip
 
 

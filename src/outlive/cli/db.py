@@ -126,6 +126,7 @@ def _json(found: Health) -> dict[str, object]:
         "reachable": found.server is not None, "server": found.server, "version": found.version,
         "known": found.known, "applied": list(found.applied), "pending": list(found.pending),
         "to_finish": list(found.to_finish), "unsafe": list(found.unsafe),
+        "warnings": list(found.warnings),
         "older_workers": [
             {"owner": one.owner, "pid": one.pid, "seen_at": iso(one.seen_at)} for one in found.older
         ],
@@ -145,6 +146,8 @@ def _facts(found: Health) -> Iterator[tuple[str, str]]:
             yield name, ", ".join(values)
     if found.version is not None:
         yield "durability", f"unsafe: {', '.join(found.unsafe)}" if found.unsafe else "keeps what it acknowledges"
+    for warning in found.warnings:
+        yield "warning", warning
     yield "usable", "yes" if found.usable else "no"
 
 

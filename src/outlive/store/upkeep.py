@@ -48,6 +48,7 @@ class Applied:
 class Condition:
     """A database as it is found. `applied` is None where nothing of ours is there yet.
 
+    `unsafe` are settings for which a store is refused, `warnings` what may lose acknowledged commits too and is not.
     `wrong` is why no release of this kind can work on it, whatever was applied. `older` are the live workers that do
     not know the newest migration that was applied.
     """
@@ -56,6 +57,7 @@ class Condition:
     applied: tuple[Applied, ...] | None
     known: tuple[Migration, ...]
     unsafe: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     older: tuple[WorkerRow, ...] = ()
     wrong: OutliveError | None = None
 

@@ -19,6 +19,7 @@ from outlive.store.postgres.connection import (
     translated,
     unavailable,
 )
+from outlive.store.postgres.identity import unsafe_failover
 from outlive.store.postgres.migrate import (
     Connection,
     examine,
@@ -53,6 +54,7 @@ class PostgresUpkeep:
             await connection.set_read_only(True)
             async with connection.transaction():
                 settings = await self._settings(connection)
+                [(replicas,)] = await (await connection.execute(self._sql["replicas"])).fetchall()
                 applied, older, wrong = None, list[WorkerRow](), self._too_old(settings)
                 try:
                     applied = await examine(connection, self._place, self._sql)
@@ -62,7 +64,8 @@ class PostgresUpkeep:
                     older = await older_workers(connection, self._sql, upkeep.newest(self.known))
         return Condition(
             server=f"PostgreSQL {settings['server_version']}", applied=applied, known=self.known,
-            unsafe=tuple(unsafe_settings(settings)), older=tuple(older), wrong=wrong,
+            unsafe=tuple(unsafe_settings(settings)), warnings=tuple(unsafe_failover(settings, int(replicas))),
+            older=tuple(older), wrong=wrong,
         )  # fmt: skip
 
     async def migrate(self, *, finish: bool = False, told: Told = upkeep.silent) -> list[WorkerRow]:
