@@ -47,7 +47,10 @@ async def each(
 ) -> AsyncIterator[Done]:  # fmt: skip
     """Do it to every run of the filter. Raises StoreError when the store itself cannot be reached."""
     async for row in chosen(store, tenant, which, page=page):
-        yield await one(store, row, verb)
+        if which.labels and row.damaged:
+            yield Done(row.id, f"left alone: {row.damaged}", failed=True)
+        else:
+            yield await one(store, row, verb)
 
 
 async def one(store: Store, row: RunRow, verb: Verb) -> Done:

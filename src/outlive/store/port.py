@@ -233,7 +233,9 @@ class Stalled:
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs `runs` lists, newest first. Empty fields match everything.
+    """Which runs `runs` lists, newest first. Empty fields match everything; labels match what has unreadable ones too.
+
+    Such a run is `damaged`, for people to see, and nothing is done to it that is done to runs with these labels.
 
     `before` takes those that were started before a moment; `behind` goes on behind a run, given by when it was started
     and its id: the last one of a page. `paused` takes those that stand still, or those that do not.

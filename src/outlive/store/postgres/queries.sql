@@ -88,7 +88,8 @@ join {schema}.entry
 select * from {schema}.run where tenant = %(tenant)s and id = %(run)s;
 
 -- name: find_runs
--- Newest first; an empty parameter matches everything.
+-- Newest first; an empty parameter matches everything, and so do labels that cannot be read. Differs: those that are no
+-- JSON fail here, and whoever asks compares by itself.
 select * from {schema}.run
 where
     tenant = %(tenant)s
@@ -97,10 +98,14 @@ where
     and (%(agent)s::text = '' or agent = %(agent)s)
     and (%(reason)s::text = '' or reason = %(reason)s)
     and (%(paused)s::boolean is null or (paused_at is not null) = %(paused)s)
-    and not exists (
-        select 1 from json_each_text(%(labels)s::json) as wanted
-        where run.labels::json ->> wanted.key is distinct from wanted.value
-    )
+    and case
+        when %(labels)s::text = '{}' then true
+        when json_typeof(run.labels::json) <> 'object' then true
+        else not exists (
+            select 1 from json_each_text(%(labels)s::json) as wanted
+            where run.labels::json ->> wanted.key is distinct from wanted.value
+        )
+    end
 order by created_at desc, id desc
 limit %(limit)s;
 

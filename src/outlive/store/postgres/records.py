@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from outlive.model.errors import UnknownRun
+from dataclasses import replace
+
+from outlive.model.errors import NotSerialisable, UnknownRun
 from outlive.model.ids import OperationId, RunId, Tenant
 from outlive.model.operation import OperationRow
 from outlive.model.run import RunRow
@@ -12,6 +14,8 @@ from outlive.store.postgres import rows
 from outlive.store.postgres.base import Base
 from outlive.store.postgres.identity import unsafe_failover
 from outlive.store.postgres.migrate import unsafe_settings
+
+_PAGE = 500
 
 
 class PostgresRecords(Base):
@@ -36,7 +40,21 @@ class PostgresRecords(Base):
             "limit": which.limit,
             **columns.place_parameters(which),
         }
-        return [columns.run_row(row) for row in await self._read(self._sql["find_runs"], parameters)]
+        try:
+            found = await self._read(self._sql["find_runs"], parameters)
+        except NotSerialisable:
+            if not which.labels:
+                raise
+            return await self._compared(tenant, which)
+        return [columns.run_row(row) for row in found]
+
+    async def _compared(self, tenant: Tenant, which: RunFilter) -> list[RunRow]:
+        """The same where the server cannot read the labels of some run: they are compared here, page by page."""
+        found, page = list[RunRow](), replace(which, labels={}, limit=_PAGE)
+        while len(found) < which.limit and (rows := await self.runs(tenant, page)):
+            found += [row for row in rows if row.damaged or which.labels.items() <= row.labels.items()]
+            page = replace(page, behind=(rows[-1].created_at, rows[-1].id))
+        return found[: which.limit]
 
     async def operations(self, tenant: Tenant, run: RunId) -> list[OperationRow]:
         found = await self._read(self._sql["find_operations"], {"tenant": tenant, "run": run})

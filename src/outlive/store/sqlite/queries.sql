@@ -62,7 +62,7 @@ where tenant = :tenant and run_id = :parent and seq <= :fork_seq;
 select * from run where tenant = :tenant and id = :run;
 
 -- name: find_runs
--- Newest first; an empty parameter matches everything.
+-- Newest first; an empty parameter matches everything, and so do labels that cannot be read.
 select * from run
 where
     tenant = :tenant
@@ -71,11 +71,17 @@ where
     and (:agent = '' or agent = :agent)
     and (:reason = '' or reason = :reason)
     and (:paused is null or (paused_at is not null) = :paused)
-    and not exists (
-        select 1 from json_each(:labels) as wanted
-        where not exists (
-            select 1 from json_each(case when json_valid(run.labels) then run.labels else '{}' end) as has where has.key = wanted.key and has.value = wanted.value
-        )
+    and (
+        :labels = '{}'
+        or case
+            when json_valid(run.labels) and json_type(run.labels) = 'object' then not exists (
+                select 1 from json_each(:labels) as wanted
+                where not exists (
+                    select 1 from json_each(run.labels) as has where has.key = wanted.key and has.value = wanted.value
+                )
+            )
+            else true
+        end
     )
 order by created_at desc, id desc
 limit :limit;

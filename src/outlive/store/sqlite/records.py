@@ -36,7 +36,7 @@ class SQLiteRecords(Base):
             **columns.place_parameters(which),
         }
         return await self._read(
-            lambda database: [columns.run_row(row) for row in rows.of_runs(database, QUERIES["find_runs"], parameters)]
+            lambda database: [rows.run_row(row) for row in rows.of_runs(database, QUERIES["find_runs"], parameters)]
         )
 
     async def operations(self, tenant: Tenant, run: RunId) -> list[OperationRow]:
@@ -106,4 +106,4 @@ class SQLiteRecords(Base):
 def find_run(database: sqlite3.Connection, tenant: Tenant, run: RunId) -> RunRow | None:
     """The row of a run, or None."""
     found = rows.of_runs(database, QUERIES["find_run"], {"tenant": tenant, "run": run})
-    return columns.run_row(found[0]) if found else None
+    return rows.run_row(found[0]) if found else None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 
 from outlive.log.entry import Entry
 from outlive.model.ids import RunId, Tenant
+from outlive.model.run import RunRow
+from outlive.store import columns
 from outlive.store.columns import Parameters
 from outlive.store.port import Message
 
@@ -27,8 +30,25 @@ def of_runs(database: sqlite3.Connection, query: str, parameters: Parameters) ->
         database.text_factory = str
 
 
+def run_row(row: sqlite3.Row) -> RunRow:
+    """A row of `run`, as `of_runs` reads it; `damaged` where some of it is no text."""
+    found = columns.run_row(row)
+    wrong = [name for name in row.keys() if isinstance(row[name], _Escaped)]
+    if not wrong:
+        return found
+    why = f"what is in {' and '.join(wrong)} is no text"
+    return replace(found, damaged=f"{found.damaged}; {why}" if found.damaged else why)
+
+
+class _Escaped(str):
+    """Stands for bytes that are no text."""
+
+
 def _escaped(text: bytes) -> str:
-    return text.decode("utf-8", "backslashreplace")
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return _Escaped(text.decode("utf-8", "backslashreplace"))
 
 
 def entry(row: sqlite3.Row) -> Entry:

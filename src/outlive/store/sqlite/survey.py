@@ -25,12 +25,12 @@ class SQLiteSurvey(Base):
     async def open_runs(self, *, after: tuple[Tenant, RunId], limit: int) -> list[Seen]:
         found = await self._runs("open_runs", {"tenant": after[0], "run": after[1], "limit": limit})
         return [
-            Seen(columns.run_row(row), bool(row["unread"]), frozenset(json.loads(row["diverged"]))) for row in found
+            Seen(rows.run_row(row), bool(row["unread"]), frozenset(json.loads(row["diverged"]))) for row in found
         ]  # fmt: skip
 
     async def runs_of(self, tenant: Tenant, *, after: RunId, limit: int) -> list[RunRow]:
         found = await self._runs("runs_of", {"tenant": tenant, "run": after, "limit": limit})
-        return [columns.run_row(row) for row in found]
+        return [rows.run_row(row) for row in found]
 
     async def recorded(self, tenant: Tenant, run: RunId) -> list[Recorded]:
         found = await self._rows(QUERIES["find_operations"], {"tenant": tenant, "run": run})
