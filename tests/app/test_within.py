@@ -15,7 +15,8 @@ import pytest
 from outlive import Run
 from outlive.errors import Refused, RunExists
 from outlive.model.ids import DEFAULT_TENANT, RunId, Tenant
-from outlive.store.port import RunFilter, Store
+from outlive.model.run import RunFilter
+from outlive.store.port import Store
 from outlive.store.postgres import PostgresStore
 from outlive.store.postgres.connection import place_of
 from outlive.store.sqlite import SQLiteStore

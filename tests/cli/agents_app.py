@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from outlive import Operation, Outlive, Run
+from outlive.approvals import Approval
 
 app: Outlive[None] = Outlive()
 number = 5
@@ -67,6 +68,18 @@ async def order(run: Run[None], order: Order) -> list[Order]:
 async def buy(run: Run[None], cents: int) -> str:
     receipt = await run.call(pay, cents)
     return receipt.id
+
+
+@app.tool(approval=Approval(role="finance"))
+async def transfer(op: Operation[None], cents: int) -> str:
+    with (place() / "transferred").open("a") as traces:
+        traces.write(f"{cents}\n")
+    return f"transferred {cents}"
+
+
+@app.agent()
+async def send(run: Run[None], cents: int) -> str:
+    return await run.call(transfer, cents)
 
 
 @app.agent()

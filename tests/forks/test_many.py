@@ -9,8 +9,8 @@ import pytest
 from outlive.app import bulk, stopping
 from outlive.errors import StoreUnavailable, WrongState
 from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
-from outlive.model.run import RunRow
-from outlive.store.port import Append, Change, Claim, RunFilter, Store
+from outlive.model.run import RunFilter, RunRow
+from outlive.store.port import Append, Change, Claim, Store
 from outlive.testing import lab
 from outlive.testing.store_scene import event, new_run
 from tests.sweep.corpus import Bank, app

@@ -257,7 +257,7 @@ def on_server(url: str) -> type[Machine]:
 def on_place(place: Place) -> type[Machine]:
     async def clear(connection: psycopg.AsyncConnection[TupleRow]) -> None:
         async with connection.transaction():
-            for table in ("run", "entry", "operation", "inbox", "divergence"):
+            for table in ("run", "entry", "operation", "inbox", "divergence", "approval", "vote"):
                 await connection.execute(f"delete from {table}".encode())
 
     class OnServer(Machine):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from outlive.model.errors import CommitUnknown, LeaseLost, OutliveError, StoreBusy, StoreError
 from outlive.model.ids import RunId, Tenant
-from outlive.model.run import RunRow
-from outlive.store.port import RunFilter, Store
+from outlive.model.run import RunFilter, RunRow
+from outlive.store.port import Store
 
 # What is done to one run, and in words what came of it. An OutliveError is a failure of that run alone.
 Verb = Callable[[Store, RunRow], Awaitable[str]]

@@ -9,6 +9,7 @@ from outlive.app.settings import Settings
 from outlive.duty.retention import OrphanBlobs, Retention
 from outlive.duty.rota import Duty, Rotation
 from outlive.duty.telling import DeadlinesDuty, Sender, TellingDuty
+from outlive.engine.approval import Roles
 from outlive.engine.aside import Aside
 from outlive.engine.attempt import Kit
 from outlive.engine.authority import DatabaseTime
@@ -75,7 +76,7 @@ def secrets_of(settings: Settings) -> Secrets:
 def worker_of(
     registry: Registry, store: Store, settings: Settings, clock: Clock, deps: object, *, secrets: Secrets | None = None,
     scrubber: Scrubber | None = None, on_send: Callable[[ToolSpec, str, dict[str, object]], None] | None = None,
-    wake_in_place: bool = True, evict: bool = False,
+    wake_in_place: bool = True, evict: bool = False, roles: Roles | None = None,
 ) -> Worker:  # fmt: skip
     """A worker for all that is registered."""
     scrubber = scrubber or Scrubber()
@@ -85,7 +86,7 @@ def worker_of(
     kit = Kit(
         store, clock, DatabaseTime(clock), registry.tools, secrets, scrubber, deps,
         settings.lease.total_seconds(), code=settings.build or registry.build(), wake_in_place=wake_in_place,
-        evict=evict, on_send=on_send, grace_s=settings.grace.total_seconds(),
+        evict=evict, on_send=on_send, grace_s=settings.grace.total_seconds(), roles=roles,
     )  # fmt: skip
     pace = Pace(
         lease_ms=int(settings.lease.total_seconds() * 1000), concurrency=settings.concurrency,

@@ -26,8 +26,8 @@ from outlive.model.errors import (
 )
 from outlive.model.ids import OperationId, RunId, Tenant
 from outlive.model.operation import OperationRow
-from outlive.model.run import RunRow
-from outlive.store.port import RunFilter, Store
+from outlive.model.run import RunFilter, RunRow
+from outlive.store.port import Store
 
 Word = Literal["happened", "did-not-happen", "abandon", "reuse", "repeat"]
 

@@ -79,8 +79,8 @@ def _say(fact: kinds.Fact) -> tuple[str, Mood]:  # noqa: PLR0911 - one answer pe
         case kinds.StepDone() | kinds.Done() | kinds.StepTried():
             failed = f" raised {fact.error.type}: {fact.error.message}" if fact.error else ""
             return fact.shown + failed, "bad" if fact.error else "good"
-        case kinds.Held():
-            return f"{fact.operation} {fact.shown} is held: run {fact.run}, {fact.theirs}: {fact.status}", "doubt"
+        case kinds.Proposed() | kinds.Held():
+            return _say_waiting(fact)
         case kinds.Call():
             return fact.shown or fact.name, "plain"
         case kinds.Forked():
@@ -99,6 +99,12 @@ def _say(fact: kinds.Fact) -> tuple[str, Mood]:  # noqa: PLR0911 - one answer pe
             return _say_request(fact)
         case _:
             return _say_operation(fact)
+
+
+def _say_waiting(fact: kinds.Proposed | kinds.Held) -> tuple[str, Mood]:
+    if isinstance(fact, kinds.Held):
+        return f"{fact.operation} {fact.shown} is held: run {fact.run}, {fact.theirs}: {fact.status}", "doubt"
+    return f"{fact.shown} waits for {fact.quorum} of {fact.role}: {fact.approval}", "wait"
 
 
 def _say_operation(fact: kinds.Fact) -> tuple[str, Mood]:  # noqa: PLR0911 - one answer per kind
@@ -137,6 +143,8 @@ def _say_operation(fact: kinds.Fact) -> tuple[str, Mood]:  # noqa: PLR0911 - one
 
 def _say_decided(fact: kinds.Fact) -> tuple[str, Mood]:
     match fact:
+        case kinds.Decided() | kinds.Reminded():
+            return _say_approval(fact)
         case kinds.Adopted():
             return f"{fact.how} at entry {fact.entry}: {fact.shown}, says {fact.who}: {fact.why}", "good"
         case kinds.Retried():
@@ -154,3 +162,11 @@ def _say_request(fact: kinds.Cancelling | kinds.Paused | kinds.Resumed | kinds.T
             return f"{fact.what} {who}", "plain"
         case _:
             return who, "wait"
+
+
+def _say_approval(fact: kinds.Decided | kinds.Reminded) -> tuple[str, Mood]:
+    if isinstance(fact, kinds.Reminded):
+        return f"{fact.approval}: {fact.role} was reminded", "wait"
+    by = f" by {', '.join(fact.by)}" if fact.by else ""
+    why = f": {fact.why}" if fact.why else ""
+    return f"{fact.approval} {fact.decision}{by}{why}", "good" if fact.decision == "approved" else "bad"

@@ -16,8 +16,8 @@ from outlive.log.codec import codec_of
 from outlive.log.entry import Entry
 from outlive.model.errors import BadArguments, Refused, UndecodableEntry, UnknownQuestion, UnknownRun
 from outlive.model.ids import RunId, Tenant
-from outlive.model.run import RunRow
-from outlive.store.port import Message, RunFilter, Store
+from outlive.model.run import RunFilter, RunRow
+from outlive.store.port import Message, Store
 
 # Types whose name says all that an answer has to be.
 _PLAIN: dict[str, type[object]] = {one.__name__: one for one in (str, int, float, bool)}

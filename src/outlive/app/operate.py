@@ -16,6 +16,7 @@ from typing import cast, get_args
 from urllib.parse import unquote, urlsplit
 
 from outlive.app import bulk, decide, inspect, mail
+from outlive.app.approvals import Approvals, approvals_in
 from outlive.app.client import last_entry
 from outlive.app.compose import open_store
 from outlive.app.explain import stall_of
@@ -46,9 +47,9 @@ from outlive.model.errors import (
 )
 from outlive.model.ids import RunId, Tenant
 from outlive.model.operation import IN_DOUBT, OperationRow
-from outlive.model.run import Block, RunRow, Status
+from outlive.model.run import Block, RunFilter, RunRow, Status
 from outlive.store.keeping import Kept
-from outlive.store.port import Divergence, RunFilter, Store, WorkerRow
+from outlive.store.port import Divergence, Store, WorkerRow
 
 log = logging.getLogger("outlive.worker")
 
@@ -362,6 +363,12 @@ async def resolve(
     row = await store.run(found.tenant, found.run)
     assert row is not None
     return found, row
+
+
+def approvals(store: Store, app: Outlive[object] | None, tenant: str) -> Approvals:
+    """The approvals of a tenant. Only who edits arguments needs the application, which also says who has which role."""
+    roles = app.roles if app is not None else None
+    return approvals_in(store, SystemClock(), tenant, app.registry if app is not None else None, roles)
 
 
 async def _whole(store: Store, tenant: str, run: str, prefix: str) -> str:

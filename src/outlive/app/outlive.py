@@ -11,16 +11,26 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from typing_extensions import TypeVar as DefaultTypeVar
 
+from outlive.app.approvals import Approvals
 from outlive.app.client import Handle
 from outlive.app.compose import attend_duties, open_store, worker_of
 from outlive.app.registry import Registry
 from outlive.app.settings import Settings
 from outlive.duty.route import Route, Routes
-from outlive.engine.definition import DEDUPES_FOR, SETTLE_AFTER, TOOL_TIMEOUT, Agent, Tool, ToolPolicy
+from outlive.engine.approval import Roles
+from outlive.engine.definition import (
+    DEDUPES_FOR,
+    SETTLE_AFTER,
+    TOOL_TIMEOUT,
+    Agent,
+    Tool,
+    ToolPolicy,
+)
 from outlive.engine.operation import Operation
 from outlive.engine.run import Run
 from outlive.engine.worker import Worker
 from outlive.log.canonical import canonical, digest
+from outlive.model.approval import Approval
 from outlive.model.clock import Clock, SystemClock
 from outlive.model.errors import BadArguments, RunExists, StoreUnavailable
 from outlive.model.ids import RunId, Tenant
@@ -70,18 +80,20 @@ class Outlive(Generic[D]):
 
     `store` is a URL (default: the setting `store`). `deps` opens what tools and agents need, once per worker; it is
     never logged. `include` names modules that a worker and the command line import, so that agents' modules can import
-    this object without a cycle. `notify` are the routes of notifications (default: the setting). `async with app:`
-    opens the store for `start` and `handle`.
+    this object without a cycle. `roles` gives the roles that somebody has: when they decide, and again when what they
+    approved is sent. `notify` are the routes of notifications (default: the setting).
+    `async with app:` opens the store for `start` and `handle`.
     """
 
     def __init__(
         self, store: str | None = None, *, deps: Callable[[], AbstractAsyncContextManager[D]] | None = None,
         include: Sequence[str] = (), secrets: Secrets | None = None, clock: Clock | None = None,
-        notify: Sequence[Route] | None = None,
+        roles: Roles | None = None, notify: Sequence[Route] | None = None,
     ) -> None:  # fmt: skip
         self.registry = Registry(include)
         self.deps = deps if deps is not None else cast("Callable[[], AbstractAsyncContextManager[D]]", _nothing)
         self.secrets = secrets
+        self.roles = roles
         self._url = store
         self._notify = None if notify is None else Routes(tuple(notify))
         self._clock: Clock = clock or SystemClock()
@@ -96,6 +108,7 @@ class Outlive(Generic[D]):
         settle_after: timedelta = SETTLE_AFTER, dedupes_for: timedelta = DEDUPES_FOR,
         raises: tuple[type[Exception], ...] = (), not_sent: tuple[type[Exception], ...] = (),
         timeout: timedelta = TOOL_TIMEOUT, retry: Retry | None = None,
+        approval: Approval | Callable[..., Approval | None] | None = None,
     ) -> ToolDecorator[D]: ...  # fmt: skip
     @overload
     def tool(
@@ -104,6 +117,7 @@ class Outlive(Generic[D]):
         settle_after: timedelta = SETTLE_AFTER, dedupes_for: timedelta = DEDUPES_FOR,
         raises: tuple[type[Exception], ...] = (), not_sent: tuple[type[Exception], ...] = (),
         timeout: timedelta = TOOL_TIMEOUT, retry: Retry | None = None,
+        approval: Approval | Callable[..., Approval | None] | None = None,
     ) -> LookedUpToolDecorator[R, D]: ...  # fmt: skip
     def tool(
         self, *, effect: Effect = "external", name: str | None = None,
@@ -111,6 +125,7 @@ class Outlive(Generic[D]):
         settle_after: timedelta = SETTLE_AFTER, dedupes_for: timedelta = DEDUPES_FOR,
         raises: tuple[type[Exception], ...] = (), not_sent: tuple[type[Exception], ...] = (),
         timeout: timedelta = TOOL_TIMEOUT, retry: Retry | None = None,
+        approval: Approval | Callable[..., Approval | None] | None = None,
     ) -> ToolDecorator[D] | LookedUpToolDecorator[Any, D]:  # fmt: skip
         """Register a tool: a function that acts on the outside world, and what repeating it would do.
 
@@ -118,9 +133,11 @@ class Outlive(Generic[D]):
         first send; *transactional* writes through `op.connection`; *external* (the default) may act twice. `reconcile`
         looks up whether a call happened. `settle_after` is how long the other side may take to act on a request, never
         0. `raises` are outcomes the agent can catch; `not_sent` say that nothing happened, so that `retry` applies.
+        `approval` is what people must agree to before it is sent: always, or as a plain function of the tool's own
+        parameters (by their names and types) says, which gives an `Approval` or None.
         """
         policy = ToolPolicy(
-            effect, reconcile, settle_after, dedupes_for, raises, not_sent, timeout, retry or Retry()
+            effect, reconcile, settle_after, dedupes_for, raises, not_sent, timeout, retry or Retry(), approval
         )  # fmt: skip
 
         def register(fn: Callable[..., Any]) -> Tool[..., Any]:
@@ -192,6 +209,11 @@ class Outlive(Generic[D]):
         """A handle of a run that was started before, here or elsewhere. Does no I/O."""
         return Handle(lambda: self.opened, self._clock, agent, Tenant(tenant), RunId(id))
 
+    @property
+    def approvals(self) -> Approvals:
+        """What waits for an approval, and how it is decided."""
+        return Approvals(lambda: self.opened, self._clock, self.registry, self.roles)
+
     # ---- running
 
     @property
@@ -216,7 +238,9 @@ class Outlive(Generic[D]):
             settings = replace(settings, concurrency=concurrency)
         async with self.deps() as deps:
             self.registry.load()
-            worker = worker_of(self.registry, self.opened, settings, self._clock, deps, secrets=self.secrets)
+            worker = worker_of(
+                self.registry, self.opened, settings, self._clock, deps, secrets=self.secrets, roles=self.roles
+            )  # fmt: skip
             attend_duties(worker, self.opened, settings, self._clock)
             worker.pace = replace(worker.pace, queues=tuple(queues))
             self._worker = worker

@@ -113,7 +113,9 @@ async def serving(
     """
     try:
         async with opened(app, settings) as store, app.deps() as deps, asyncio.TaskGroup() as group:
-            worker = worker_of(app.registry, store, settings, SystemClock(), deps, secrets=app.secrets)
+            worker = worker_of(
+                app.registry, store, settings, SystemClock(), deps, secrets=app.secrets, roles=app.roles
+            )  # fmt: skip
             attend_duties(worker, store, settings, SystemClock())
             whose = None if tenants is None else tuple(Tenant(one) for one in tenants)
             worker.pace = replace(worker.pace, queues=queues, tenants=whose)

@@ -14,6 +14,7 @@ import typer
 
 from outlive.cli.screen import results, say, stdout_for_results
 from outlive.model.errors import (
+    ApprovalClosed,
     CodeError,
     CommitUnknown,
     LeaseLost,
@@ -26,6 +27,7 @@ from outlive.model.errors import (
     StoreUnavailable,
     TooEarly,
     UnknownAgent,
+    UnknownApproval,
     UnknownOperation,
     UnknownQuestion,
     UnknownRun,
@@ -54,6 +56,8 @@ _USAGE = (SettingInvalid, CodeError, RunExists, NotForkable)
 _HINTS: dict[type[Exception], str] = {
     UnknownRun: "`outlive ps --all` lists the runs of this store and tenant; --store and --tenant choose others",
     UnknownAgent: "is the module that registers it in include=[…] of the application?",
+    UnknownApproval: "`outlive approvals` lists what waits; --store and --tenant choose others",
+    ApprovalClosed: "`outlive approvals` lists what still waits",
     StoreBusy: "another program holds the database; try again, nothing was changed",
     StoreUnavailable: "--store or OUTLIVE_STORE says where runs live; `outlive config` shows what is in force",
     CommitUnknown: "it may have been done: look with `outlive ps` or `outlive show` before you try again",

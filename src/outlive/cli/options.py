@@ -63,6 +63,17 @@ Wait = Annotated[
         metavar="TIME", show_default=False, help="How long to wait until it is so, for each run; 0s: not at all."
     ),
 ]  # fmt: skip
+Role = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", callback=name, show_default=False,
+        help="The role in which it is decided; an application with a directory of roles checks it.",
+    ),
+]  # fmt: skip
+ApprovalArgument = Annotated[
+    str,
+    typer.Argument(metavar="ID", callback=name, help="The approval's id, or its beginning.", show_default=False),
+]
 Lease = Annotated[
     str | None,
     typer.Option(

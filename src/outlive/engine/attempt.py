@@ -59,6 +59,8 @@ class Kit:
     doubts_since: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Of operations that this worker has seen become doubtful: since when by its own clock, and how long to wait."""
     on_send: Callable[[ToolSpec, str, dict[str, object]], None] | None = None
+    roles: Callable[[str], Awaitable[set[str]]] | None = None
+    """The application's directory: which roles somebody has now. None: what was said at the decision counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,11 @@ class Scope:
             asyncio.get_running_loop().call_soon(self._tell)
         if self.above is not None:
             self.above.consumed()
+
+    @property
+    def to_be_told(self) -> bool:
+        """Whether it waits for something although it is cancelled: it is about to be told."""
+        return self.cancelled and self.parked is not None and self.parked.cancellable
 
     def _exhausted(self) -> bool:
         """Whether nothing recorded is left, here and below."""

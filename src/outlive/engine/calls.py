@@ -14,7 +14,7 @@ from outlive.engine.journal import Also, Item
 from outlive.log import kinds
 from outlive.log.codec import Codec
 from outlive.log.fold import Call
-from outlive.model.errors import Diverged, UndecodableEntry
+from outlive.model.errors import Diverged, Rejected, UndecodableEntry
 from outlive.model.operation import Retry
 from outlive.model.signals import Unwind
 
@@ -40,6 +40,8 @@ class Repeatable:
     timeout: timedelta
     retry: Retry
     raises: tuple[type[Exception], ...] = ()
+    allowed: Callable[[], Awaitable[bool]] | None = None
+    """Commits what has to be before it is executed; False when it may not be, and the log has the outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ async def repeat(attempt: Attempt, scope: Scope, key: str, what: Repeatable, cal
     while True:
         number += 1
         await attempt.gate(scope)
+        if what.allowed is not None and not await what.allowed():
+            return attempt.fold.keys[key]
         scope.executing = True
         await attempt.journal.flush()
         got = await execute(attempt, what.body, number, what.result, what.timeout, what.asked.name, what.raises)
@@ -134,6 +138,8 @@ async def execute(
 def told(call: Call, result: Codec[object], raises: tuple[type[Exception], ...]) -> object:
     """What user code is given for a recorded call, the same live and on replay: the result, or the exception raised."""
     if call.error is not None:
+        if call.asked is not None and call.asked.decision == "rejected":
+            raise Rejected(name=call.name, operation=call.asked.operation, reason=call.error.message)
         if call.declared:
             rebuilt = failures.declared(call.error, raises)
             if rebuilt is None:

@@ -6,10 +6,11 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Generic, ParamSpec, TypeVar, cast, get_args
+from typing import Generic, ParamSpec, TypeVar, cast, get_args, get_type_hints
 
 from outlive.engine.callables import check_name, describe, refuse_unnameable, run_callable
 from outlive.log.codec import Codec, Signature, codec_of
+from outlive.model.approval import Approval
 from outlive.model.errors import BadArguments, Refused
 from outlive.model.function import UserFunction
 from outlive.model.operation import Effect, Retry
@@ -17,6 +18,9 @@ from outlive.model.operation import Effect, Retry
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 I_contra = TypeVar("I_contra", contravariant=True)
+
+# A function of the tool's own parameters, which gives an Approval or None.
+ApprovalRule = UserFunction
 
 TOOL_TIMEOUT = timedelta(minutes=10)
 STEP_TIMEOUT = timedelta(minutes=1)
@@ -36,6 +40,7 @@ class ToolPolicy:
     not_sent: tuple[type[Exception], ...] = ()
     timeout: timedelta = TOOL_TIMEOUT
     retry: Retry = field(default_factory=Retry)
+    approval: Approval | ApprovalRule | None = None
 
     def check(self, tool: str) -> None:
         """Refuse a policy that could not be kept."""
@@ -85,9 +90,28 @@ class ToolSpec:
         self.policy = policy
         self.where = describe(fn)
         self.signature = Signature.of(fn, skip=1, where=name)
+        if policy.approval is not None and not isinstance(policy.approval, Approval):
+            check_rule(name, self.signature, policy.approval)
 
     def __repr__(self) -> str:
         return f"<tool {self.name}>"
+
+
+def check_rule(tool: str, signature: Signature, rule: ApprovalRule) -> None:
+    """A rule takes parameters of the tool, by their names and types. Raises Refused."""
+    what = f"approval={getattr(rule, '__name__', rule)!r} of {tool}"
+    if not inspect.isfunction(rule) or inspect.iscoroutinefunction(rule):
+        raise Refused(what=what, why="say an Approval, or a plain function that gives one or None")
+    try:
+        hints: dict[str, object] = get_type_hints(rule, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise Refused(what=what, why=f"an annotation cannot be resolved: {error}") from None
+    known = {one.name: one.annotation for one in signature.parameters}
+    for name, parameter in inspect.signature(rule).parameters.items():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) or name not in known:
+            raise Refused(what=what, why=f"{tool} has no parameter {name}; it has {', '.join(known) or 'none'}")
+        if hints.get(name) != known[name]:
+            raise Refused(what=what, why=f"its parameter {name} has another type than that of {tool}")
 
 
 class Tool(ToolSpec, Generic[P, R_co]):

@@ -17,6 +17,7 @@ from outlive.engine.cancelling import Request, answers, read
 from outlive.engine.journal import Also, Item, Journal, brief
 from outlive.log import kinds
 from outlive.log.verdict import verdict
+from outlive.model.approval import APPROVAL
 from outlive.model.ids import OperationId
 from outlive.model.operation import IN_DOUBT, SETTLED, OperationRow, OperationStatus
 from outlive.store.port import Change, Message
@@ -123,6 +124,8 @@ async def _moved(journal: Journal, message: Message, rows: dict[str, OperationRo
         # After its end a run takes no messages: the row is marked as read, which is the answer.
         arrived = kinds.Arrived(topic=message.topic.removeprefix(MAIL), sender_key=message.sender_key)
         return None if journal.row.ended else Item(arrived, payload=message.body)
+    if message.topic == APPROVAL:
+        return None  # only a wake-up: what was decided is in its own row, and the call that waits for it looks there
     try:
         operation = str(json.loads(message.body)["operation"])
         row = rows.get(operation) or await journal.store.operation(journal.row.tenant, OperationId(operation))

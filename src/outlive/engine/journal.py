@@ -17,7 +17,7 @@ import logging
 import types
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from outlive.engine.authority import DatabaseTime, Grip, margin_s
 from outlive.engine.callables import until_done
@@ -25,8 +25,17 @@ from outlive.engine.notices import noticed
 from outlive.log import kinds
 from outlive.log.entry import BLOB_BYTES, Draft, Entry
 from outlive.log.fold import Arrival, Call, Fold, moved, step
+from outlive.model.approval import ApprovalRow, Use
 from outlive.model.clock import Clock
-from outlive.model.errors import CommitUnknown, LeaseLost, StoreBusy, StoreError, StoreFull, StoreUnavailable
+from outlive.model.errors import (
+    ApprovalRefused,
+    CommitUnknown,
+    LeaseLost,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+)
 from outlive.model.ids import OperationId, Owner, RunId, Tenant
 from outlive.model.operation import OperationRow
 from outlive.model.run import Authority, Head, RunRow
@@ -58,6 +67,8 @@ class Also:
     divergence: Divergence | None = None
     progress: bool = False
     forgive: bool = False
+    asks: tuple[ApprovalRow, ...] = ()
+    use: Use | None = None
 
 
 NOTHING = Also()
@@ -173,6 +184,31 @@ class Journal:
         if task is not None and task.cancelling():
             await _pause()
 
+    async def append_using(self, *items: Item, also: Also) -> None:
+        """As `append`, of facts about calls that are in the log, which depend on an approval.
+
+        Raises ApprovalRefused with nothing written, and the fold as it was.
+        """
+        await _shielded(self._append_using(items, also))
+
+    async def _append_using(self, items: Sequence[Item], also: Also) -> None:
+        async with self._lock:
+            await self.grip.ensure()
+            buffered = list(self._buffer)
+            calls = [self.fold.keys[item.key] for item in items]
+            before = [replace(call, sent=call.sent and replace(call.sent, notes={**call.sent.notes})) for call in calls]
+            append = self._prepare(items, also)
+            try:
+                await self._commit(append)
+            except ApprovalRefused:
+                self._buffer[:0] = buffered
+                for call, was in zip(calls, before, strict=True):
+                    if was.sent is None and call.sent is not None:
+                        self.fold.operations.pop(call.sent.id, None)
+                    for one in fields(was):
+                        setattr(call, one.name, getattr(was, one.name))
+                raise
+
     async def append_within(self, transaction: Transaction, item: Item, *, also: Also) -> bool:
         """Commit the item together with what the transaction has written; the caller holds `exclusive`.
 
@@ -255,6 +291,7 @@ class Journal:
         return Append(
             self.grip.authority, self.head, tuple(drafts), change=also.change, operations=(*rows, *also.rows),
             taken=also.taken, divergence=also.divergence, progress=also.progress, turn=turn, forgive=also.forgive,
+            asks=also.asks, use=also.use,
             notices=noticed(facts, self.fold, change, also.rows, self._clock),
         )  # fmt: skip
 
@@ -417,7 +454,8 @@ def record_of(call: Call, tenant: Tenant, run: RunId, epoch: int, at: int) -> Op
         sent.status, call.attempt, epoch, sent.first_sent_at or at, at,
         not_before=sent.not_before, outcome=brief(call.payload) if sent.status == "succeeded" else None,
         error=f"{call.error.type}: {call.error.message}" if call.error and sent.status != "succeeded" else "",
-        how=sent.how, notes=dict(sent.notes), duplicates=sent.duplicates, seq=call.seq,
+        how=sent.how, notes=dict(sent.notes), duplicates=sent.duplicates, seq=call.seq, approval=sent.approval,
+        executed=sent.executed,
     )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Which entries of an append somebody has to be told of: decided where they are written, so that no place forgets it.
 
 A run that becomes blocked, an operation whose outcome became unknown, an effect that happened twice, entries that were
-lost, a question to a person. What the engine settles by itself (it repeats an idempotent operation) is not told while
-the run goes on.
+lost, a question to a person, an approval that is asked for, and the reminder of that. What the engine settles by itself
+(it repeats an idempotent operation) is not told while the run goes on.
 """
 
 from __future__ import annotations
@@ -43,7 +43,15 @@ def noticed(
     return tuple(Notice(kind, clock.token(), place, role, told) for place, kind, role, told in found)
 
 
-_TELLING = (kinds.Blocked, kinds.InDoubt, kinds.Evidence, kinds.EntriesLost, kinds.Waiting)
+_TELLING = (
+    kinds.Blocked,
+    kinds.InDoubt,
+    kinds.Evidence,
+    kinds.EntriesLost,
+    kinds.Waiting,
+    kinds.Proposed,
+    kinds.Reminded,
+)
 
 
 def _of(place: int, fact: kinds.Fact, payload: str | None, fold: Fold, change: Status | None) -> Iterator[Seen]:
@@ -70,6 +78,14 @@ def _of(place: int, fact: kinds.Fact, payload: str | None, fold: Fold, change: S
         case kinds.EntriesLost() if change != "blocked":
             lost = [one.operation for one in fact.operations]
             yield place, "entries lost", "", {"first": fact.first, "last": fact.last, "operations": lost}
+        case kinds.Proposed():
+            asked: dict[str, object] = {
+                "approval": fact.approval, "operation": fact.operation, "tool": fact.name, "shown": fact.shown[:SHOWN],
+                "quorum": fact.quorum, "until": fact.expires_at, "escalated": fact.escalated,
+            }  # fmt: skip
+            yield place, "approval", fact.role, asked
+        case kinds.Reminded():
+            yield place, "reminder", fact.role, {"approval": fact.approval}
         case kinds.Waiting() if payload is not None:
             yield (
                 place,

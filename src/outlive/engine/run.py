@@ -31,6 +31,7 @@ from outlive.log import kinds
 from outlive.log.canonical import canonical
 from outlive.log.codec import codec_of
 from outlive.log.fold import Call
+from outlive.model.approval import Approval
 from outlive.model.errors import Refused
 from outlive.model.function import UserFunction
 from outlive.model.operation import Retry
@@ -61,6 +62,7 @@ class Options:
     name: str | None = None
     timeout: timedelta | None = None
     retry: Retry | None = None
+    approval: Approval | None = None
 
 
 class QuietOnReplay(logging.LoggerAdapter[logging.Logger]):
@@ -100,14 +102,18 @@ class Run(Generic[D]):
         return scope is not None and not scope.cursor.exhausted
 
     def options(
-        self, *, name: str | None = None, timeout: timedelta | None = None, retry: Retry | None = None
-    ) -> Run[D]:
-        """The same run, with other options for the call that follows: `await run.options(timeout=…).call(…)`."""
+        self, *, name: str | None = None, timeout: timedelta | None = None, retry: Retry | None = None,
+        approval: Approval | None = None,
+    ) -> Run[D]:  # fmt: skip
+        """The same run, with other options for the call that follows: `await run.options(timeout=…).call(…)`.
+
+        `approval` is what the call of a tool needs whose own rule asks for none.
+        """
         if timeout is not None and timeout <= timedelta(0):
             raise Refused(what=f"options(timeout={timeout})", why="a call needs some time")
         changed = replace(
             self._options, name=name or self._options.name, timeout=timeout or self._options.timeout,
-            retry=retry or self._options.retry,
+            retry=retry or self._options.retry, approval=approval or self._options.approval,
         )  # fmt: skip
         return Run(self._attempt, self.deps, self.version, changed)
 
@@ -124,6 +130,8 @@ class Run(Generic[D]):
 
         Default time-out 1 min, no retries. Raises StepFailed; BadArguments and Refused for what cannot be recorded.
         """
+        if self._options.approval is not None:
+            raise Refused(what=f"options(approval=…) of {fn!r}", why="steps are harmless; make it a tool, and call it")
         name = self._options.name or str(getattr(fn, "__name__", type(fn).__name__))
         line = caller_line()
         ticket = self._attempt.expect(f"{name} at {line}")
@@ -171,7 +179,8 @@ class Run(Generic[D]):
         attempt.unawaited.pop(ticket, None)
         arguments = signature.bind(args, kwargs)
         asked = self._asked(tool.name, signature.encode(arguments), signature.digest_form(arguments), line)
-        policy = Policy(self._options.timeout or tool.policy.timeout, self._options.retry or tool.policy.retry)
+        options = self._options
+        policy = Policy(options.timeout or tool.policy.timeout, options.retry or tool.policy.retry, options.approval)
         with attempt.entering(asked.shown, line) as scope:
             key, call = attempt.consume(scope, "operation", tool.name, asked.digest, asked.shown, line)
             if call is None or not call.done:
@@ -210,7 +219,14 @@ class Run(Generic[D]):
 
         policy = send.policy
         return Repeatable(
-            send.asked, True, body, tool.signature.result, policy.timeout, policy.retry, tool.policy.raises
+            send.asked,
+            True,
+            body,
+            tool.signature.result,
+            policy.timeout,
+            policy.retry,
+            tool.policy.raises,
+            send.allowed if send.consent.needed else None,
         )
 
     def _asked(self, name: str, text: str, form: bytes, line: str) -> Asked:

@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Literal
 
 from outlive.engine import failures, inbox
+from outlive.engine.approval import Consent
 from outlive.engine.attempt import Attempt, Parked, Scope
 from outlive.engine.callables import is_async, run_callable, until_done
 from outlive.engine.calls import Asked, Got, execute
@@ -26,8 +27,10 @@ from outlive.engine.lineage import Source, Standing, has_forks, keys_of, standin
 from outlive.engine.operation import Facts, Operation, WindowOver, sending
 from outlive.engine.settle import leave, settle
 from outlive.log import kinds
+from outlive.log.canonical import digest
 from outlive.log.fold import Call, Sent
-from outlive.model.errors import Diverged, StoreError
+from outlive.model.approval import Approval
+from outlive.model.errors import ApprovalRefused, Diverged, StoreError
 from outlive.model.function import UserFunction
 from outlive.model.operation import IN_DOUBT, Effect, OperationRow, Retry
 from outlive.model.signals import NotSent, Unwind
@@ -44,6 +47,7 @@ class Policy:
 
     timeout: timedelta
     retry: Retry
+    approval: Approval | None = None
 
 
 async def shielded(scope: Scope, work: Coroutine[object, object, Call]) -> Call:
@@ -69,9 +73,11 @@ class Send:
         self.attempt, self.scope, self.tool, self.policy = attempt, scope, tool, policy
         self.asked, self.key, self.arguments = asked, key, arguments
         self._met: OperationRow | None = None
+        self.consent = Consent(self, policy.approval)
 
     async def run(self, call: Call | None) -> Call:
         """From whatever is recorded to the outcome. Raises Unwind where the run is unloaded before."""
+        self.consent.adopt()
         if call is None or call.sent is None:
             call = await self._met_again() or await self._send(call)
         while not call.done:
@@ -87,9 +93,8 @@ class Send:
                 if sent.status == "held":
                     call = await self._send(call)
             elif sent.status == "pending" and not self.dedupes(sent):
-                await self.record(
-                    self.doubt(call, sent, "its worker was lost, and the other side dedupes no longer", lost=True)
-                )
+                why = "no approval covers it any more" if self.consent.stale() else "the other side dedupes no longer"
+                await self.record(self.doubt(call, sent, f"its worker was lost, and {why}", lost=True))
             elif sent.status in ("absent", "retrying") and sent.spent >= self.policy.retry.attempts:
                 await self._give_up(call, sent)
             else:
@@ -119,7 +124,7 @@ class Send:
                 kinds.InDoubt(operation=id, attempt=orphan.attempt, why=WHY, not_before=sent.not_before, lost=True)
             )
         await self.record(*facts)
-        return orphan
+        return self.attempt.fold.keys[self.key]
 
     def _orphan(self) -> str | None:
         """The operation of lost entries that this call is, under its name or a former one: then it has its key."""
@@ -134,14 +139,35 @@ class Send:
                 return id
         return None
 
+    def keyed(self, key: str) -> str:
+        """The key of what is sent: another one where other arguments were approved than were proposed."""
+        executed = self.consent.executed
+        return (
+            key if executed == self.asked.digest else digest(self.attempt.key, b"edited", f"{key} {executed}".encode())
+        )
+
     def dedupes(self, sent: Sent) -> bool:
-        """Whether the other side still knows our key, so that repeating acts once at most."""
+        """Whether the other side still knows our key, so that repeating acts once at most, and may be done."""
+        if self.consent.stale():
+            return False
         window_ms = self.tool.policy.dedupes_for.total_seconds() * 1000
         return sent.effect == "idempotent" and self.attempt.kit.time.now() < sent.first_sent_at + window_ms
 
     async def send_again(self, call: Call) -> None:
         """One more attempt under the same key."""
         await self._send(call)
+
+    async def allowed(self) -> bool:
+        """As a `read` tool needs it: there is no intent, so what it needs is used by a commit of its own."""
+        while await self.consent.obtain():
+            if self.consent.use is None:
+                return True
+            try:
+                await self.attempt.journal.append_using(also=Also(use=self.consent.use))
+                return True
+            except ApprovalRefused as refused:
+                await self.consent.refused(refused.approval)
+        return False
 
     async def record(self, *facts: kinds.Fact, payload: str | None = None, progress: bool = False) -> None:
         """Append facts about this operation; the payload belongs to the last."""
@@ -162,7 +188,7 @@ class Send:
         return Operation(self.attempt, self.tool, kit.deps, facts, send_until=send_until, scope=self.scope)
 
     async def _send(self, call: Call | None) -> Call:
-        attempt, kit = self.attempt, self.attempt.kit
+        attempt = self.attempt
         if call is not None and call.sent is not None:
             status = call.sent.status
             await attempt.gate(self.scope, cancellable=status not in IN_DOUBT)
@@ -173,6 +199,26 @@ class Send:
             await attempt.gate(self.scope)
         # What may have been sent is sent again under its key: that was decided when it was sent first.
         fresh = call is None or call.sent is None or call.sent.status not in IN_DOUBT
+        standing = await self.standing(call) if fresh else None
+        if standing is not None and standing.theirs is not None:
+            return await self.hold(call, standing.theirs)
+        while True:
+            if not fresh:
+                self.consent.repeat()
+            elif not await self.consent.obtain():
+                return attempt.fold.keys[self.key]
+            try:
+                return await self._sent(attempt.fold.keys.get(self.key), fresh=fresh)
+            except ApprovalRefused as refused:
+                if not fresh:
+                    await self.consent.lapsed(str(refused))
+                    return attempt.fold.keys[self.key]
+                await self.consent.refused(refused.approval)
+
+    async def _sent(self, call: Call | None, *, fresh: bool) -> Call:
+        """Intent, execution, record. Raises ApprovalRefused with nothing written or sent."""
+        attempt, kit = self.attempt, self.attempt.kit
+        # It may have waited long for its approval: another run may have done it meanwhile.
         standing = await self.standing(call) if fresh else None
         if standing is not None and standing.theirs is not None:
             return await self.hold(call, standing.theirs)
@@ -252,20 +298,30 @@ class Send:
         sent = call.sent if call is not None and call.attempt else None
         first = sent is None
         id, _, _ = keys_of(attempt, self.scope.name, self.key)
-        if sent is not None and not (sent.again and key):
+        use, executed = self.consent.use, self.consent.executed
+        # Other arguments than before are sent: the attempts before are known not to have acted.
+        edited = sent is not None and executed != (sent.executed or self.asked.digest)
+        if sent is not None and not edited and not (sent.again and key):
             key = sent.key
+        else:
+            key = self.keyed(key)
         # What the tool was when it was first sent: a deploy must not make a repetition of what was external.
         effect = _acting(sent.effect if sent is not None else self.tool.policy.effect)
         assert effect in ("idempotent", "external")
         fact = kinds.Intent(
             name=self.asked.name, digest=self.asked.digest, shown=self.asked.shown,
             operation=sent.id if sent else id, effect=effect, idempotency_key=key,
+            approval=use.approval if use else "", executed=executed if use or edited else "",
             attempt=(call.attempt if call is not None else 0) + 1, send_by=now + int(window_s * 1000),
             first_sent_at=sent.first_sent_at if sent is not None and sent.key == key else now,
             timeout_ms=int(self.policy.timeout.total_seconds() * 1000),
             settle_ms=int(self.tool.policy.settle_after.total_seconds() * 1000),
         )  # fmt: skip
-        await self.record(fact, payload=self.text() if first else None)
+        item = Item(fact, self.scope.name, self.key, self.text() if first or edited else None)
+        if use is None:
+            await attempt.journal.append(item)
+        else:
+            await attempt.journal.append_using(item, also=Also(use=use))
 
     async def _execute(self, call: Call, sent: Sent, op: Operation[object]) -> Got:
         async def body(number: int) -> object:

@@ -17,7 +17,7 @@ from outlive.engine.operation import Facts, Operation
 from outlive.engine.send import Send
 from outlive.log import kinds
 from outlive.log.fold import Call
-from outlive.model.errors import CodeError, StoreError
+from outlive.model.errors import ApprovalRefused, CodeError, StoreError
 from outlive.model.operation import OperationRow
 from outlive.store.port import Transaction
 
@@ -39,10 +39,18 @@ class Transact:
         while True:
             number += 1
             await attempt.gate(of.scope)
+            if not await of.consent.obtain():
+                return attempt.fold.keys[of.key]
+            call = attempt.fold.keys.get(of.key)
             await attempt.journal.grip.ensure(attempt.kit.lease_s / 3)
             of.scope.executing = True
             try:
-                got = await self._once(number, call)
+                try:
+                    got = await self._once(number, call)
+                except ApprovalRefused as refused:
+                    number -= 1
+                    await of.consent.refused(refused.approval)
+                    continue
                 if isinstance(got, OperationRow):
                     # Nothing was done. Who has decided in the meantime is heard before it is tried again.
                     number -= 1
@@ -74,13 +82,15 @@ class Transact:
                     standing = await of.standing(call, transaction)
                     if standing.theirs is not None:
                         return standing.theirs
-                    got = await self._execute(transaction, number, timeout, standing.key)
+                    key = of.keyed(standing.key)
+                    got = await self._execute(transaction, number, timeout, key)
                     if isinstance(got.raised, StoreError):
                         raise got.raised
                     if got.error is not None:
                         return got
-                    done = Item(self._done(number, standing.key), of.scope.name, of.key, got.text)
-                    if await attempt.journal.append_within(transaction, done, also=Also(progress=True)):
+                    done = Item(self._done(number, key), of.scope.name, of.key, got.text)
+                    also = Also(progress=True, use=of.consent.use)
+                    if await attempt.journal.append_within(transaction, done, also=also):
                         return None
             except CodeError as error:
                 return Got(error=failures.record(error, attempt.kit.scrubber), raised=error)
@@ -112,7 +122,7 @@ class Transact:
         of, attempt = self._of, self._of.attempt
         declared = isinstance(got.raised, of.tool.policy.raises)
         if got.error is None or got.raised is None or declared or number >= of.policy.retry.attempts:
-            key = keys_of(attempt, of.scope.name, of.key)[1]
+            key = of.keyed(keys_of(attempt, of.scope.name, of.key)[1])
             await of.record(self._done(number, key, got.error, declared), progress=True)
             return False
         delay = of.policy.retry.delay_ms(number, attempt.kit.clock.random(), failures.retry_after(got.raised))
@@ -131,7 +141,9 @@ class Transact:
     ) -> kinds.Done:
         of = self._of
         id, _, _ = keys_of(of.attempt, of.scope.name, of.key)
+        use = of.consent.use if error is None else None
         return kinds.Done(
             name=of.asked.name, digest=of.asked.digest, shown=of.asked.shown, operation=id, idempotency_key=key,
             attempt=number, arguments=of.text(), error=error, declared=declared,
+            approval=use.approval if use else "", executed=of.consent.executed if use else "",
         )  # fmt: skip

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
 from outlive.log import kinds
+from outlive.log.asked import Asked, asked, decided, sent_before
 from outlive.log.difference import Difference
 from outlive.log.entry import Entry
 from outlive.model.errors import UndecodableEntry
@@ -44,6 +45,8 @@ class Sent:
     duplicates: int = 0
     lost: bool = False
     """The last attempt's worker was lost: if it did not happen, that costs no attempt."""
+    approval: str = ""
+    executed: str = ""
     theirs: str = ""
     """The operation of another run because of which it was held."""
     again: bool = False
@@ -73,6 +76,7 @@ class Call:
     number: int = 0
     until: int = 0
     arrival: int | None = None
+    asked: Asked | None = None
     adopted: Adopted | None = None
     cut: bool = False
     """The run was cancelled while it was in flight: user code is told of that, whatever became of the call."""
@@ -186,8 +190,8 @@ def step(state: Fold, seq: int, fact: kinds.Fact, scope: str, key: str, payload:
             _call(state, seq, fact, scope, key, payload)
         case kinds.ScopeCancelled() | kinds.Cancelling():
             _cancelled(state, fact, scope)
-        case kinds.Joined():
-            _joined(state, seq, fact, key)
+        case kinds.Joined() | kinds.Decided() | kinds.Reminded():
+            _of_a_call(state, seq, fact, key, payload)
         case kinds.Arrived():
             state.mail.setdefault(fact.topic, []).append(Arrival(seq, fact.sender_key, payload or "null"))
         case kinds.Started() | kinds.Forked():
@@ -212,12 +216,17 @@ def _begun(state: Fold, fact: kinds.Started | kinds.Forked, payload: str | None)
         state.mail = {}  # what nobody has received was sent to the parent, and is still there for it
 
 
-def _joined(state: Fold, seq: int, fact: kinds.Joined, key: str) -> None:
+def _of_a_call(
+    state: Fold, seq: int, fact: kinds.Joined | kinds.Decided | kinds.Reminded, key: str, payload: str | None
+) -> None:
     call = state.keys.get(key)
-    if call is None or fact.branch not in call.branches:
+    if not isinstance(fact, kinds.Joined):
+        decided(call, seq, fact, payload)
+    elif call is None or fact.branch not in call.branches:
         why = f"it tells the end of the branch {fact.branch} of {key}, which was not opened"
         raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why=why)
-    call.joined = fact
+    else:
+        call.joined = fact
 
 
 def _cancelled(state: Fold, fact: kinds.ScopeCancelled | kinds.Cancelling, scope: str) -> None:
@@ -263,18 +272,11 @@ def _call(state: Fold, seq: int, fact: kinds.Call, scope: str, key: str, payload
         case kinds.StepTried():
             call.attempt, call.retry_at, call.error = fact.attempt, fact.retry_at, fact.error
         case kinds.StepDone() | kinds.Done():
-            call.done, call.payload, call.attempt = True, payload, fact.attempt
-            call.error, call.declared = fact.error, fact.declared
-            if isinstance(fact, kinds.Done):
-                call.seq = seq
-                status: OperationStatus = "succeeded" if fact.error is None else "raised" if fact.declared else "failed"
-                call.sent = Sent(
-                    fact.operation, "transactional", fact.idempotency_key, fact.arguments, 0, 0, 0, 0, status
-                )
-                call.sent.how = "call"
-                state.operations[fact.operation] = call
+            _finished(state, seq, call, fact, payload)
         case kinds.Intent() | kinds.Held():
             _intent(state, seq, call, fact, payload)
+        case kinds.Proposed():
+            call.asked = asked(fact)
         case kinds.Opened():
             call.branches, call.done = tuple(fact.branches), True
         case kinds.Value() | kinds.Emitted():
@@ -321,6 +323,17 @@ def _adopted(state: Fold, seq: int, fact: kinds.Adopted, scope: str) -> None:
         adopted.takers.add(step)
 
 
+def _finished(state: Fold, seq: int, call: Call, fact: kinds.StepDone | kinds.Done, payload: str | None) -> None:
+    call.done, call.payload, call.attempt = True, payload, fact.attempt
+    call.error, call.declared = fact.error, fact.declared
+    if isinstance(fact, kinds.Done):
+        call.seq = seq
+        status: OperationStatus = "succeeded" if fact.error is None else "raised" if fact.declared else "failed"
+        call.sent = Sent(fact.operation, "transactional", fact.idempotency_key, fact.arguments, 0, 0, 0, 0, status)
+        call.sent.how, call.sent.approval, call.sent.executed = "call", fact.approval, fact.executed
+        state.operations[fact.operation] = call
+
+
 def _woken(state: Fold, seq: int, call: Call, fact: kinds.Woken) -> None:
     call.done, call.arrival = True, fact.arrival
     if fact.arrival is None:
@@ -335,7 +348,8 @@ def _woken(state: Fold, seq: int, call: Call, fact: kinds.Woken) -> None:
 
 _CALLS: dict[type[kinds.Call], CallKind] = {
     kinds.Intent: "operation", kinds.Done: "operation", kinds.Opened: "branches", kinds.Value: "value",
-    kinds.Held: "operation", kinds.Emitted: "emit", kinds.Waiting: "wait", kinds.Woken: "wait",
+    kinds.Proposed: "operation", kinds.Held: "operation", kinds.Emitted: "emit", kinds.Waiting: "wait",
+    kinds.Woken: "wait",
 }  # fmt: skip
 
 
@@ -368,9 +382,10 @@ def _intent(state: Fold, seq: int, call: Call, fact: kinds.Intent | kinds.Held, 
         call.seq = seq
     # What is done once more on purpose has another key than before.
     call.sent.key, call.sent.first_sent_at = fact.idempotency_key, fact.first_sent_at
+    call.sent.arguments = payload or call.sent.arguments
+    call.sent.approval, call.sent.executed = fact.approval, fact.executed
     call.attempt, call.sent.send_by, call.sent.status = fact.attempt, fact.send_by, "pending"
-    call.sent.lost = False
-    call.sent.lookups = call.sent.again_at = 0
+    call.sent.lost, call.sent.lookups, call.sent.again_at = False, 0, 0
 
 
 def _stood(state: Fold, seq: int, fact: kinds.Retried | kinds.EntriesLost) -> None:
@@ -415,8 +430,11 @@ def _met_again(state: Fold, seq: int, fact: kinds.MetAgain, scope: str, key: str
     if call is None:
         raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why=f"no lost entry told of {fact.operation}")
     call.scope, call.key, call.seq = scope, key, seq
-    state.keys[key] = state.operations[fact.operation] = call
-    _scope(state, scope).calls.append(call)
+    known = state.operations[fact.operation] = state.keys.setdefault(key, call)
+    if known is call:
+        _scope(state, scope).calls.append(call)
+    else:
+        sent_before(known, call)
 
 
 def _operation(state: Fold, seq: int, fact: kinds.Fact, payload: str | None) -> None:

@@ -129,7 +129,11 @@ class StepTried(Call):
 
 @dataclass(frozen=True, kw_only=True)
 class Intent(Call):
-    """An operation may be sent from here until `send_by`. Payload (first attempt): the arguments, readable."""
+    """An operation may be sent from here until `send_by`. Payload (first attempt): the arguments, readable.
+
+    `approval` is the one that this commit has used, `executed` the digest of the arguments that it allows. Where that
+    is another one than before, the key is too, and the payload says them again.
+    """
 
     KIND: ClassVar[str] = "intent"
     operation: str
@@ -140,6 +144,8 @@ class Intent(Call):
     first_sent_at: int
     timeout_ms: int
     settle_ms: int = 60_000
+    approval: str = ""
+    executed: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +172,8 @@ class Done(Call):
     attempt: int
     error: ErrorRecord | None = None
     declared: bool = False
+    approval: str = ""
+    executed: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -345,6 +353,51 @@ class Woken(Call):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Proposed(Call):
+    """An operation waits for an approval by people of `role`, until `expires_at`. Payload: the arguments, readable.
+
+    `policy` is the version of the rule that asks, `remind_at` when they are reminded (0: never). `escalated` says that
+    others were asked before, in vain.
+    """
+
+    KIND: ClassVar[str] = "proposed"
+    operation: str
+    approval: str
+    role: str
+    quorum: int
+    policy: str
+    asked_at: int
+    expires_at: int
+    remind_at: int = 0
+    escalated: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided(Fact):
+    """What became of an approval, copied from its row. Payload: the arguments that were approved, if they are others.
+
+    *lapsed* and *withdrawn* do not count: where one is needed it is asked for anew. `executed` is the digest of the
+    arguments that were approved, `by` are those who agreed.
+    """
+
+    KIND: ClassVar[str] = "decided"
+    approval: str
+    decision: Literal["approved", "rejected", "lapsed", "withdrawn"]
+    why: str = ""
+    by: list[str] = field(default_factory=list)
+    executed: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reminded(Fact):
+    """Those who can approve were reminded."""
+
+    KIND: ClassVar[str] = "reminded"
+    approval: str
+    role: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Suspended(Fact):
     """The run waits, unloaded."""
 
@@ -516,6 +569,7 @@ _ALL: tuple[type[Fact], ...] = (
     Resolved,
     Evidence, Value, Opened, Joined, ScopeCancelled, Turn, Emitted, Arrived, Waiting, Woken, Suspended, Blocked,
     Released, Retried, Adopted, EntriesLost, Forked, Held, MetAgain, Cancelling, TooLate, Paused, Resumed, Ended,
+    Proposed, Decided, Reminded,
 )  # fmt: skip
 KINDS: dict[str, type[Fact]] = {fact.KIND: fact for fact in _ALL}
 

@@ -4,7 +4,8 @@ OutliveError
 ├── AgentError                what agent code may catch; the same object, live and on replay
 │   ├── StepFailed            a step raised, or ran out of time, and its retries are spent
 │   ├── ToolFailed            a tool is known not to have acted, and its retries are spent
-│   └── Abandoned             a person gave up on an operation in doubt
+│   ├── Abandoned             a person gave up on an operation in doubt
+│   └── Rejected              a person refused an operation, or nobody approved it in time
 ├── CodeError                 fix the code or the call
 │   ├── BadArguments          arguments, or a signature, that do not fit
 │   ├── NotSerialisable       a value that cannot be written as data-only JSON
@@ -29,6 +30,14 @@ OutliveError
 │   ├── NotForkable           no fork can begin behind that entry of a log
 │   ├── TimedOut              a wait ran out: for a result, a message or an answer
 │   ├── MessageRefused        a message does not fit the type that is waited for
+│   ├── UnknownApproval       no approval of that id, or several that begin so
+│   ├── ApprovalClosed        the approval is decided, or its time is over
+│   ├── ApprovalRefused       an approval does not allow what was to be sent; nothing was written
+│   ├── MayNotDecide          this person may not decide about this approval
+│   ├── LinkRefused           a link to decide an approval is not good
+│   │   ├── LinkForged        it was not made here, or was changed
+│   │   ├── LinkExpired       its time is over
+│   │   └── LinkUsed          it was used before
 │   ├── SettingInvalid        a setting has a value that cannot be used
 │   ├── KeyDiffers            a bundle was written under another key than the tenant has
 │   └── SecretMissing         no provider has the secret
@@ -83,6 +92,14 @@ class Abandoned(AgentError):
 
     def __init__(self, *, name: str, operation: str, reason: str) -> None:
         super().__init__(f"operation {operation} ({name}) was abandoned: {reason}")
+        self.name, self.operation, self.reason = name, operation, reason
+
+
+class Rejected(AgentError):
+    """A person refused an operation, or nobody approved it in time; it was not sent."""
+
+    def __init__(self, *, name: str, operation: str, reason: str) -> None:
+        super().__init__(f"operation {operation} ({name}) was rejected: {reason}")
         self.name, self.operation, self.reason = name, operation, reason
 
 
@@ -292,6 +309,67 @@ class MessageRefused(RequestError):
     def __init__(self, *, wait: str, why: str) -> None:
         super().__init__(f"the message for {wait} does not fit: {why}")
         self.wait, self.why = wait, why
+
+
+class UnknownApproval(RequestError):
+    """No approval of that id, or several whose ids begin so."""
+
+    def __init__(self, *, approval: str, matches: tuple[str, ...] = ()) -> None:
+        several = f"; it is the beginning of {', '.join(matches)}" if matches else ""
+        super().__init__(f"there is no approval {approval!r}{several}")
+        self.approval, self.matches = approval, matches
+
+
+class ApprovalClosed(RequestError):
+    """The approval is decided, used or withdrawn already, or its time is over; nothing was changed."""
+
+    def __init__(self, *, approval: str, status: str) -> None:
+        super().__init__(f"approval {approval} is {status} and cannot be decided any more")
+        self.approval, self.status = approval, status
+
+
+class ApprovalRefused(RequestError):
+    """An approval does not allow what was to be sent: not given, not for this, or not any more. Nothing was written."""
+
+    def __init__(self, *, approval: str, operation: str) -> None:
+        super().__init__(f"approval {approval} does not allow operation {operation} as it was to be sent now")
+        self.approval, self.operation = approval, operation
+
+
+class MayNotDecide(RequestError):
+    """This person may not decide about this approval; nothing was changed."""
+
+    def __init__(self, *, approval: str, who: str, why: str) -> None:
+        super().__init__(f"{who or 'nobody'} may not decide about approval {approval}: {why}")
+        self.approval, self.who, self.why = approval, who, why
+
+
+class LinkRefused(RequestError):
+    """A link to decide an approval is not good; nothing was changed."""
+
+
+class LinkForged(LinkRefused):
+    """The link was not made by this store, or was changed since."""
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"this link was not made here, or was changed: {why}")
+        self.why = why
+
+
+class LinkExpired(LinkRefused):
+    """The time of the link is over."""
+
+    def __init__(self, *, approval: str) -> None:
+        super().__init__(f"the time of this link to approval {approval} is over")
+        self.approval = approval
+
+
+class LinkUsed(LinkRefused):
+    """The link was used before: it is good for one decision."""
+
+    def __init__(self, *, approval: str) -> None:
+        super().__init__(f"this link to approval {approval} was used before")
+        self.approval = approval
 
 
 class SettingInvalid(RequestError):

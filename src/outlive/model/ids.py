@@ -7,6 +7,7 @@ from typing import NewType
 Tenant = NewType("Tenant", str)
 RunId = NewType("RunId", str)
 OperationId = NewType("OperationId", str)
+ApprovalId = NewType("ApprovalId", str)
 Owner = NewType("Owner", str)
 
 DEFAULT_TENANT = Tenant("default")

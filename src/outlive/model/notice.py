@@ -9,7 +9,16 @@ from typing import Literal, get_args
 from outlive.model.ids import RunId, Tenant
 
 NoticeKind = Literal[
-    "blocked", "poison", "entries lost", "unknown operation", "duplicate effect", "question", "deadline near", "test"
+    "blocked",
+    "poison",
+    "entries lost",
+    "unknown operation",
+    "duplicate effect",
+    "question",
+    "approval",
+    "reminder",
+    "deadline near",
+    "test",
 ]
 NOTICE_KINDS: tuple[NoticeKind, ...] = get_args(NoticeKind)
 

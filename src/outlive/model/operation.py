@@ -28,6 +28,8 @@ class OperationRow:
     """The operation record: a projection of the log, written in the same commit as the entry that changes it.
 
     `arguments` is the readable form (scrubbed), `outcome` the JSON text of a result. Times are database milliseconds.
+    `digest` is that of the arguments which the code asked for. `approval` is the one that was used, `executed` the
+    digest of the arguments that it allowed; both are empty where none was needed.
     `seq` is the entry from which on it may have been sent: what tells the operations before a fork from those after it.
     """
 
@@ -51,6 +53,8 @@ class OperationRow:
     how: str = ""
     notes: dict[str, str] = field(default_factory=dict)
     duplicates: int = 0
+    approval: str = ""
+    executed: str = ""
     seq: int = 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -168,3 +169,23 @@ def refusal_to_fork(run: RunId, row: RunRow | None) -> UnknownRun | WrongState |
         return None
     status = "running, although it is paused" if running and row.paused_at is not None else row.status
     return WrongState(run=run, status=status, wanted="only a run that has ended, or is paused, can be forked")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs `runs` lists, newest first. Empty fields match everything; labels match what has unreadable ones too.
+
+    Such a run is `damaged`, for people to see, and nothing is done to it that is done to runs with these labels.
+
+    `before` takes those that were started before a moment; `behind` goes on behind a run, given by when it was started
+    and its id: the last one of a page. `paused` takes those that stand still, or those that do not.
+    """
+
+    statuses: tuple[Status, ...] = ()
+    agent: str = ""
+    reason: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    limit: int = 100
+    before: int | None = None
+    behind: tuple[int, RunId] | None = None
+    paused: bool | None = None

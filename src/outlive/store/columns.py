@@ -8,12 +8,13 @@ from typing import Any, Protocol, cast
 
 from outlive.log.entry import Draft
 from outlive.log.kinds import Started, draft
+from outlive.model.approval import APPROVAL, Act, ApprovalRow, ApprovalStatus, Ruling, Use, Vote
 from outlive.model.errors import NotSerialisable
-from outlive.model.ids import OperationId, Owner, RunId, Tenant
+from outlive.model.ids import ApprovalId, OperationId, Owner, RunId, Tenant
 from outlive.model.notice import Notice, Notification
 from outlive.model.operation import Effect, OperationRow, OperationStatus
-from outlive.model.run import Head, History, NewRun, RunRow, Status
-from outlive.store.port import RunFilter, Stalled, WorkerRow
+from outlive.model.run import Head, History, NewRun, RunFilter, RunRow, Status
+from outlive.store.port import Stalled, WorkerRow
 
 Parameters = dict[str, object]
 
@@ -106,6 +107,8 @@ def operation_row(row: Row) -> OperationRow:
         notes=json.loads(row["notes"]),
         duplicates=row["duplicates"],
         seq=row["seq"],
+        approval=row["approval"],
+        executed=row["executed"],
     )
 
 
@@ -131,6 +134,114 @@ def operation_parameters(row: OperationRow) -> Parameters:
         "notes": to_json(row.notes),
         "duplicates": row.duplicates,
         "seq": row.seq,
+        "approval": row.approval,
+        "executed": row.executed,
+    }
+
+
+def approval_row(row: Row) -> ApprovalRow:
+    """A row of `approval`."""
+    return ApprovalRow(
+        tenant=Tenant(row["tenant"]),
+        run=RunId(row["run_id"]),
+        id=ApprovalId(row["id"]),
+        operation=OperationId(row["operation"]),
+        tool=row["tool"],
+        shown=row["shown"],
+        arguments=row["arguments"],
+        proposed=row["proposed"],
+        policy=row["policy"],
+        role=row["role"],
+        quorum=row["quorum"],
+        requester=row["requester"],
+        expires_at=row["expires_at"],
+        asked_at=row["asked_at"],
+        status=cast(ApprovalStatus, row["status"]),
+        votes=row["votes"],
+        executed=row["executed"],
+        edited=row["edited"],
+        why=row["why"],
+        decided_at=row["decided_at"],
+        used_at=row["used_at"],
+    )
+
+
+def ask_parameters(row: ApprovalRow) -> Parameters:
+    """What `ask_approval` takes; tenant and run are those of the append."""
+    return {
+        "id": row.id,
+        "operation": row.operation,
+        "tool": row.tool,
+        "shown": row.shown,
+        "arguments": row.arguments,
+        "proposed": row.proposed,
+        "policy": row.policy,
+        "role": row.role,
+        "quorum": row.quorum,
+        "requester": row.requester,
+        "expires_at": row.expires_at,
+    }
+
+
+def use_parameters(use: Use) -> Parameters:
+    """What decides whether an approval is good; tenant and run are those of the append."""
+    return {
+        "approval": use.approval,
+        "operation": use.operation,
+        "executed": use.executed,
+        "policy": use.policy,
+    }
+
+
+def vote_row(row: Row) -> Vote:
+    """A row of `vote`."""
+    return Vote(
+        who=row["who"],
+        act=cast(Act, row["act"]),
+        role=row["role"],
+        place=row["place"],
+        to=row["to_whom"],
+        why=row["why"],
+        digest=row["digest"],
+        edited=row["edited"],
+        nonce=row["nonce"],
+        at=row["at"],
+    )
+
+
+def said(vote: Vote) -> Parameters:
+    """What a person has said, to be checked before anything is judged."""
+    texts: Parameters = {
+        "who": vote.who, "role": vote.role, "place": vote.place, "to": vote.to, "why": vote.why, "edited": vote.edited,
+    }  # fmt: skip
+    return texts
+
+
+def vote_parameters(row: ApprovalRow, vote: Vote, ruling: Ruling) -> Parameters:
+    """What `decide_approval` and the statements with it take, but for the time."""
+    decided = ruling.status in ("approved", "rejected")
+    return {
+        "tenant": row.tenant,
+        "id": row.id,
+        "before": row.status,
+        "votes": row.votes,
+        "status": ruling.status,
+        "executed": ruling.executed,
+        "edited_arguments": ruling.edited,
+        "reason": ruling.why,
+        "decided": decided,
+        "topic": APPROVAL,
+        "sender_key": row.id,
+        "body": to_json({"approval": row.id, "status": ruling.status}),
+        "who": vote.who,
+        "act": vote.act,
+        "role": vote.role,
+        "place": vote.place,
+        "to_whom": vote.to,
+        "why": vote.why,
+        "digest": vote.digest,
+        "edited": vote.edited,
+        "nonce": vote.nonce,
     }
 
 

@@ -1,4 +1,4 @@
-"""The store port: three protocols that every database adapter meets, held equal by `outlive.testing.store_suite`.
+"""The store port: four protocols that every database adapter meets, held equal by `outlive.testing.store_suite`.
 
 What stays true whatever the adapter:
 - Every write that belongs to a run names its full authority (epoch *and* token) and, for appends, where the log ends.
@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from outlive.log.entry import Draft, Entry
+from outlive.model.approval import ApprovalRow, Use
 from outlive.model.ids import OperationId, Owner, RunId, Tenant
 from outlive.model.notice import Notice
 from outlive.model.operation import OperationRow
-from outlive.model.run import Authority, Head, History, NewRun, RunRow, Status
+from outlive.model.run import Authority, Head, History, NewRun, RunFilter, RunRow, Status
+from outlive.store.approving import Approvals
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,9 @@ class Append:
     `progress` says that a call got its outcome, which resets the count of lapsed leases. `turn` says that the first of
     `drafts` begins a new window: the first such entry of a run also ends its prologue. `taken` are inbox rows that
     these entries move into the log. `forgive` drops the run's divergences and lapses (a person asked to try again).
-    `notices` are stored as notifications, each of the entry at its place among `drafts`.
+    `notices` are stored as notifications, each of the entry at its place among `drafts`. `asks` are approvals that are
+    asked for with these entries. `use` is an approval that they depend on: unless it is given and good at this moment,
+    nothing is stored. An append that ends the run withdraws what approvals it has open.
     """
 
     authority: Authority
@@ -72,6 +76,8 @@ class Append:
     turn: bool = False
     forgive: bool = False
     notices: tuple[Notice, ...] = ()
+    asks: tuple[ApprovalRow, ...] = ()
+    use: Use | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +86,12 @@ class Claim:
 
     `serves` maps an agent's name to the build of its code, `versions` to the agent's version: a pinned run is taken
     only by a worker that serves the version it is pinned to. `watched` are `(tenant, run, epoch)` whose lease the
-    worker has itself
-    seen unrenewed for a whole renewal interval; only those are taken over, and only once their lease has expired by the
-    database's clock. `why` of the claim entry is decided by the store: start, resume or takeover. `ready_only` is a
-    quick claim, of runs that are `ready`, for a worker with more room than it could fill: whatever else is due, and may
-    be more urgent, it claims next. A run is claimed until `grace_ms` after its deadline, so that it can clean up.
-    `turn` is another number with each claim: which of the ways to be claimable begins,
-    where not all that is equally urgent can be taken.
+    worker has itself seen unrenewed for a whole renewal interval; only those are taken over, and only once their lease
+    has expired by the database's clock. `why` of the claim entry is decided by the store: start, resume or takeover.
+    `ready_only` is a quick claim, of runs that are `ready`, for a worker with more room than it could fill: whatever
+    else is due, and may be more urgent, it claims next. A run is claimed until `grace_ms` after its deadline, so that
+    it can clean up. `turn` is another number with each claim: which of the ways to be claimable begins, where not all
+    that is equally urgent can be taken.
     """
 
     owner: Owner
@@ -231,34 +236,14 @@ class Stalled:
     by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunFilter:
-    """Which runs `runs` lists, newest first. Empty fields match everything; labels match what has unreadable ones too.
-
-    Such a run is `damaged`, for people to see, and nothing is done to it that is done to runs with these labels.
-
-    `before` takes those that were started before a moment; `behind` goes on behind a run, given by when it was started
-    and its id: the last one of a page. `paused` takes those that stand still, or those that do not.
-    """
-
-    statuses: tuple[Status, ...] = ()
-    agent: str = ""
-    reason: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    limit: int = 100
-    before: int | None = None
-    behind: tuple[int, RunId] | None = None
-    paused: bool | None = None
-
-
 class Transaction(Protocol):
     """A transaction of the user's own on the run's database, that an append can join."""
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
         """Run one statement inside the transaction and return its rows.
 
-        Raises what the driver raises: it is the user's SQL. Refused after a statement that has ended the transaction
-        by itself (its error is the driver's): what it had written is gone, and nothing more joins it.
+        Raises what the driver raises: it is the user's SQL. Refused after a statement that has ended the transaction by
+        itself (its error is the driver's): what it had written is gone, and nothing more joins it.
         """
         ...
 
@@ -285,8 +270,9 @@ class Log(Protocol):
 
         Raises LeaseLost when epoch, token or expected seq do not match (nothing is written), StoreBusy, StoreFull or
         StoreUnavailable (nothing is written, try again), CommitUnknown (claim `again` and read the tail), WrongState
-        for a change that would leave an ended status and NotSerialisable for text that no database takes (nothing is
-        written, and it fails again).
+        for a change that would leave an ended status, ApprovalRefused where `use` is not good any more (not approved,
+        not for this operation, these arguments or this policy, or over by the database's clock) and NotSerialisable for
+        text that no database takes (nothing is written, and it fails again).
         """
         ...
 
@@ -305,8 +291,8 @@ class Log(Protocol):
         """A transaction for a `transactional` tool. Rolled back unless an append was joined to it.
 
         Its SQL may read the store's tables, but not write them, nor end the transaction. Another write to the store
-        from inside is Refused: it would wait for itself. Raises StoreBusy when the lock cannot be had.
-        SQLite: holds the one write lock of the database while it is open, so all other writers wait.
+        from inside is Refused: it would wait for itself. Raises StoreBusy when the lock cannot be had. SQLite: holds
+        the one write lock of the database while it is open, so all other writers wait.
         """
         ...
 
@@ -341,11 +327,10 @@ class Work(Protocol):
 
         Eligible: not paused, not `grace_ms` past its deadline, agent served, pinned to no version or to the one that is
         served, queue and tenant asked for, no divergence recorded for the build that this worker serves, and one of:
-        `ready`;
-        `waiting` and (wake_at has come or an unread inbox row exists); `blocked` and an unread inbox row exists;
-        `blocked` with reason *diverged* or *undecodable* (the divergence condition makes it a build that has not
-        tried); `running` with an expired lease and in `watched`
-        (counts one lapse, unless its owner is known to have been stalled by another run).
+        `ready`; `waiting` and (wake_at has come or an unread inbox row exists); `blocked` and an unread inbox row
+        exists; `blocked` with reason *diverged* or *undecodable* (the divergence condition makes it a build that has
+        not tried); `running` with an expired lease and in `watched` (counts one lapse, unless its owner is known to
+        have been stalled by another run).
         """
         ...
 
@@ -355,8 +340,8 @@ class Work(Protocol):
         """Claim a run again from ourselves after an unknown commit.
 
         Epoch + 1, a new token, an entry `claimed` (why *again*). A caller that draws the token itself knows what is its
-        own when it does not learn the outcome of this either.
-        None when epoch and token are not ours any more. Orders itself before or after the lost append.
+        own when it does not learn the outcome of this either. None when epoch and token are not ours any more. Orders
+        itself before or after the lost append.
         """
         ...
 
@@ -387,9 +372,8 @@ class Work(Protocol):
         """Extend the leases of exactly these authorities, and give the worker's own sign of life.
 
         With it goes whether the worker is stalled; the next one without `stalled` takes that back; and how far its
-        clock is off, as with every sign of life: nothing is decided by that. Blocks: for the
-        renewal thread.
-        Raises StoreError when the store cannot say: that is not a lost lease.
+        clock is off, as with every sign of life: nothing is decided by that. Blocks: for the renewal thread. Raises
+        StoreError when the store cannot say: that is not a lost lease.
         """
         ...
 
@@ -484,8 +468,8 @@ class Records(Protocol):
         ...
 
 
-class Store(Log, Work, Records, Protocol):
-    """All three, as one object with a life of its own."""
+class Store(Log, Work, Records, Approvals, Protocol):
+    """All four, as one object with a life of its own."""
 
     name: str
 

@@ -37,6 +37,7 @@ async def audit(world: World[D], row: RunRow) -> list[str]:
     found += await _records(world, row, entries)
     found += _verdicts(world.witnessed, entries)
     found += _twice(entries)
+    found += _unapproved(entries)
     found += _diverged(entries)
     found += await _told(world, row, entries)
     found += await _secrets(world)
@@ -117,7 +118,8 @@ def _twice(entries: list[Entry]) -> list[str]:
         if not isinstance(fact, _ONCE):
             continue
         attempt = getattr(fact, "attempt", 0)
-        one = entry.kind, entry.key, str(getattr(fact, "operation", "")), int(attempt), turn
+        about = str(getattr(fact, "approval", "") or getattr(fact, "operation", ""))
+        one = entry.kind, entry.key, about, int(attempt), turn
         if one in met:
             found.append(f"entry {entry.seq} ({entry.kind} of {entry.key or 'the run'}) was written before")
         met.add(one)
@@ -131,6 +133,28 @@ def _diverged(entries: list[Entry]) -> list[str]:
         for fact in map(kinds.read, entries)
         if isinstance(fact, kinds.Ended) and fact.error is not None and fact.error.type == "Diverged"
     ]
+
+
+def _unapproved(entries: list[Entry]) -> list[str]:
+    """What has asked for an approval is sent only when it was given, and by what was given last."""
+    found: list[str] = []
+    given: dict[str, tuple[str, str]] = {}
+    for entry in entries:
+        match kinds.read(entry):
+            case kinds.Turn():
+                given.clear()
+            case kinds.Proposed(approval=id):
+                given[entry.key] = "asked", id
+            case kinds.Decided(approval=id, decision=decision):
+                given[entry.key] = decision, id
+            case kinds.Intent(approval=id, name=name) if given.get(entry.key, ("withdrawn", ""))[0] != "withdrawn":
+                if given[entry.key] != ("approved", id):
+                    found.append(
+                        f"entry {entry.seq}: {name} is sent by {id or 'none'}, but {given[entry.key]} is given"
+                    )
+            case _:
+                pass
+    return found
 
 
 async def _records(world: World[D], row: RunRow, entries: list[Entry]) -> list[str]:

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar, get_args
 
 from outlive.log.entry import Draft, Entry
+from outlive.model.approval import ApprovalFilter, ApprovalRow, ApprovalStatus, Reading, Vote
 from outlive.model.errors import CommitUnknown, Refused, StoreError, StoreUnavailable
-from outlive.model.ids import OperationId, Owner, RunId, Tenant
+from outlive.model.ids import ApprovalId, OperationId, Owner, RunId, Tenant
 from outlive.model.operation import OperationRow
-from outlive.model.run import Authority, Head, History, NewRun, RunRow, Status
+from outlive.model.run import Authority, Head, History, NewRun, RunFilter, RunRow, Status
 from outlive.store.port import (
     Append,
     Claim,
@@ -26,7 +27,6 @@ from outlive.store.port import (
     Look,
     Message,
     Renewed,
-    RunFilter,
     Stalled,
     Store,
     Transaction,
@@ -39,7 +39,21 @@ FaultKind = Literal["before", "die", "after", "lost"]
 
 # What writes, and so may have an unknown outcome.
 WRITES = frozenset(
-    ("append", "transaction.append", "claim", "again", "seize", "post", "start", "fork", "announce", "leave", "renew")
+    (
+        "append",
+        "transaction.append",
+        "claim",
+        "again",
+        "seize",
+        "post",
+        "start",
+        "fork",
+        "announce",
+        "leave",
+        "renew",
+        "vote",
+        "end_approval",
+    )  # fmt: skip
 )
 
 
@@ -353,6 +367,26 @@ class FaultyStore:
     async def durability(self) -> list[str]:
         """See the port."""
         return await self._call("durability", self._store.durability)
+
+    # ---- approvals
+
+    async def approval(self, tenant: Tenant, id: ApprovalId) -> Reading | None:
+        """See the port."""
+        return await self._call("approval", lambda: self._store.approval(tenant, id))
+
+    async def approvals(self, tenant: Tenant, which: ApprovalFilter) -> list[ApprovalRow]:
+        """See the port."""
+        return await self._call("approvals", lambda: self._store.approvals(tenant, which))
+
+    async def vote(self, tenant: Tenant, id: ApprovalId, vote: Vote, *, now: int | None = None) -> ApprovalRow:
+        """See the port."""
+        return await self._call("vote", lambda: self._store.vote(tenant, id, vote, now=now))
+
+    async def end_approval(
+        self, tenant: Tenant, id: ApprovalId, status: ApprovalStatus, why: str, *, now: int | None = None
+    ) -> ApprovalRow | None:
+        """See the port."""
+        return await self._call("end_approval", lambda: self._store.end_approval(tenant, id, status, why, now=now))
 
     async def open(self) -> None:
         """See the port."""

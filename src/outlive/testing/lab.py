@@ -19,14 +19,15 @@ from typing_extensions import TypeVar as DefaultTypeVar
 
 from outlive.app import decide
 from outlive.app import mail as mails
+from outlive.app.approvals import Approvals
 from outlive.app.client import Handle
 from outlive.app.outlive import Outlive
 from outlive.app.registry import Registry
 from outlive.engine.definition import Agent, AgentSpec
+from outlive.model.approval import ApprovalRow
 from outlive.model.errors import Refused
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.model.operation import IN_DOUBT, OperationRow
-from outlive.store.port import RunFilter
 from outlive.testing.clock import ManualClock
 from outlive.testing.faults import Fault, FaultKind, FaultyStore
 from outlive.testing.ground import File, Ground
@@ -34,6 +35,7 @@ from outlive.testing.post import Mail
 from outlive.testing.replaying import replay_elsewhere
 from outlive.testing.sweep import ALL, Person, Plan, Sweep, SweepReport
 from outlive.testing.world import (
+    Approver,
     KeptSecrets,
     Stuck,
     World,
@@ -62,6 +64,9 @@ class Lab(Generic[D]):
         self._app, self._deps, self._directory, self._secrets, self._evict = app, deps, directory, secrets, evict
         self._ground = ground
         self._world: World[D] = World(app.registry, deps, ground(), secrets=secrets, evict=evict)
+        self._world.roles = app.roles
+        self.approver: Approver | None = None
+        """In sweeps: says *approve* or *reject* to what waits, once for each of its quorum; None lets it expire."""
         self._waiting = _Waiting(self._world)
         self._disturbed: list[FaultyStore] = []
 
@@ -169,6 +174,47 @@ class Lab(Generic[D]):
         operation = await self._operation(_id(run), tool_or_operation)
         await resolve(self._world, operation, decision, outcome=outcome, why=why)
 
+    # ---- approving
+
+    async def approve(
+        self, tool: str, /, *, run: Handle[R] | str | None = None, who: str = "approver",
+        arguments: Mapping[str, object] | None = None,
+    ) -> None:  # fmt: skip
+        """Let somebody approve what a tool waits for, with other `arguments` (by name) if some are given.
+
+        Where a quorum has to agree, call it once for each of them. Raises Refused where the tool waits for no approval,
+        or for several in different runs and `run` does not say which; and as `app.approvals.approve`.
+        """
+        row = await self._waits_for(tool, run)
+        await self._desk().approve(row.id, who=who, role=row.role, arguments=arguments, why=_SAID)
+
+    async def reject(
+        self, tool: str, /, *, run: Handle[R] | str | None = None, who: str = "approver", why: str = _SAID
+    ) -> None:
+        """Let somebody reject what a tool waits for: the agent is told. Raises as `approve`."""
+        row = await self._waits_for(tool, run)
+        await self._desk().reject(row.id, who=who, role=row.role, why=why)
+
+    async def expire(self, tool: str, /, *, run: Handle[R] | str | None = None) -> None:
+        """Let time pass until what a tool waits for has expired. Raises Refused as `approve`."""
+        row = await self._waits_for(tool, run)
+        await self.advance(timedelta(milliseconds=max(0, row.expires_at - self.clock.now())))
+
+    def _desk(self) -> Approvals:
+        app = self._app
+        return Approvals(lambda: self._world.store, self.clock, app.registry, app.roles)
+
+    async def _waits_for(self, tool: str, run: Handle[R] | str | None) -> ApprovalRow:
+        self._known(tool)
+        await self._world.work()
+        found = await self._desk().list(run="" if run is None else _id(run))
+        rows = [row for row in found if row.tool == tool]
+        if len(rows) != 1:
+            listed = "; ".join(f"{row.shown} in run {row.run}" for row in found) or "nothing at all"
+            why = f"it waits for {len(rows)} approvals; what waits is: {listed}"
+            raise Refused(what=f"an approval of {tool!r}", why=why)
+        return rows[0]
+
     async def _operation(self, run: str, named: str) -> OperationRow:
         rows = await self._world.store.operations(DEFAULT_TENANT, RunId(run))
         if named not in self._app.registry.tools:
@@ -223,7 +269,9 @@ class Lab(Generic[D]):
         """A world of its own, in which this agent is the only one."""
         registry = Registry()
         registry.agents, registry.tools = {agent.name: agent}, self._app.registry.tools
-        return World(registry, self._deps, ground or self._ground(), secrets=self._secrets, evict=self._evict)
+        world = World(registry, self._deps, ground or self._ground(), secrets=self._secrets, evict=self._evict)
+        world.roles, world.approver = self._app.roles, self.approver
+        return world
 
     def _met(self) -> None:
         """Raise AssertionError for a fault of `crash` that has not happened."""

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from outlive.model.errors import NotSerialisable, UnknownRun
 from outlive.model.ids import DEFAULT_TENANT, RunId, Tenant
-from outlive.store.port import Append, Change, Message, RunFilter
+from outlive.model.run import RunFilter
+from outlive.store.port import Append, Change, Message
 from outlive.testing.store_scene import ANNA, Raises, Scene, event, held, new_run, together, wish
 
 

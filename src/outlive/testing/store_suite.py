@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from outlive.testing import (
+    store_cases_approvals,
     store_cases_fork,
     store_cases_lease,
     store_cases_log,
@@ -27,6 +28,7 @@ _MODULES = (
     store_cases_lease,
     store_cases_records,
     store_cases_versions,
+    store_cases_approvals,
     store_cases_telling,
     store_cases_fork,
 )

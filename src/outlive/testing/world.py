@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Generic, Literal
@@ -17,22 +18,25 @@ from typing import Generic, Literal
 from typing_extensions import TypeVar
 
 from outlive.app import decide
+from outlive.app.approvals import Approvals
 from outlive.app.compose import secrets_of, worker_of
 from outlive.app.inspect import lines
 from outlive.app.outlive import Outlive
 from outlive.app.registry import Registry
 from outlive.app.settings import Settings
+from outlive.engine.approval import Roles
 from outlive.engine.control import Control
 from outlive.engine.definition import ToolSpec
 from outlive.engine.worker import Worker
 from outlive.log import kinds
+from outlive.model.approval import ApprovalRow
 from outlive.model.clock import Clock
 from outlive.model.errors import StoreError
 from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
 from outlive.model.operation import IN_DOUBT, OperationRow
-from outlive.model.run import RunRow
+from outlive.model.run import RunFilter, RunRow
 from outlive.secret.port import Secrets
-from outlive.store.port import Append, RunFilter, Store
+from outlive.store.port import Append, Store
 from outlive.testing.clock import ManualClock
 from outlive.testing.faults import Died, Fault, FaultyStore
 from outlive.testing.ground import Ground
@@ -92,6 +96,10 @@ class Witnessed:
     arguments: dict[str, object] = field(default_factory=dict)
 
 
+# What those who can approve something say to it; None: nothing.
+Approver = Callable[[ApprovalRow], Literal["approve", "reject"] | None]
+
+
 class World(Generic[D]):
     """One store and everybody who uses it. `client` is the application as the world outside would open it."""
 
@@ -109,6 +117,8 @@ class World(Generic[D]):
         self._complaints = Complaints()
         self._evict = evict
         self.post: Post | None = None
+        self.roles: Roles | None = None
+        self.approver: Approver | None = None
         self._client: Outlive[D] | None = None
         self._process: tuple[FaultyStore, Worker] | None = None
 
@@ -157,7 +167,7 @@ class World(Generic[D]):
 
         worker = worker_of(
             self.registry, store, self.settings, self.clock, self.deps, secrets=self.secrets, on_send=on_send,
-            wake_in_place=False, evict=self._evict,
+            wake_in_place=False, evict=self._evict, roles=self.roles,
         )  # fmt: skip
         self._process = store, worker
 
@@ -200,6 +210,8 @@ class World(Generic[D]):
             row = await self.row(run)
             if row.ended or row.status == "blocked" or (until_death and self.deaths):
                 return row
+            if await self._decide():
+                continue
             step = await self.next_due()
             if step is None and self.post is not None and await self.post.rest():
                 continue
@@ -207,6 +219,18 @@ class World(Generic[D]):
                 raise Stuck(f"run {run} is {row.status} ({row.reason or 'no reason'}) and nothing will become due")
             self.clock.advance(timedelta(milliseconds=step))
         raise Stuck(f"run {run} has not ended after {_MOST_JUMPS} jumps of the clock")
+
+    async def _decide(self) -> bool:
+        """Let the approver decide what waits; whether anything was decided."""
+        decided = False
+        desk = Approvals(lambda: self.store, self.clock, self.registry, self.roles)
+        for row in await desk.list() if self.approver is not None else ():
+            word = self.approver(row) if self.approver is not None and self.clock.now() < row.expires_at else None
+            for number in range(row.quorum if word == "approve" else word == "reject"):
+                decide = desk.approve if word == "approve" else desk.reject
+                await decide(row.id, who=f"approver {number + 1}", role=row.role, why="the test says so")
+                decided = True
+        return decided
 
     async def next_due(self) -> int | None:
         """Milliseconds until something becomes due by itself, None if nothing will."""

@@ -13,8 +13,10 @@ import psycopg
 from psycopg.rows import TupleRow
 
 from outlive.log.entry import seal
+from outlive.model.approval import Use
 from outlive.model.clock import Clock
 from outlive.model.errors import (
+    ApprovalRefused,
     CommitUnknown,
     LeaseLost,
     OutliveError,
@@ -25,7 +27,15 @@ from outlive.model.errors import (
 )
 from outlive.model.run import ENDED, Authority, Head
 from outlive.store.certain import Certain, outcome
-from outlive.store.columns import Parameters, check_text, notice_parameters, operation_parameters, to_json
+from outlive.store.columns import (
+    Parameters,
+    ask_parameters,
+    check_text,
+    notice_parameters,
+    operation_parameters,
+    to_json,
+    use_parameters,
+)
 from outlive.store.lone import Lone
 from outlive.store.port import Append, Change
 from outlive.store.postgres.connection import CROSSED, FORGOTTEN, MOST_ATTEMPTS, Statements, is_lost, translated
@@ -44,10 +54,13 @@ _PARTS = {
     "take_message": "messages",
     "forgive": "forgiven",
     "put_divergence": "divergences",
+    "ask_approval": "asks",
+    "withdraw_approvals": "ends",
     "add_notification": "notices",
 }
 
 Connect: TypeAlias = "Callable[[], Awaitable[Wire]]"
+Refusal: TypeAlias = "ApprovalRefused | LeaseLost | WrongState"
 
 
 @dataclass(slots=True)
@@ -60,6 +73,7 @@ class Prepared:
     changes: bool
     parts: dict[str, list[Parameters]] = field(default_factory=dict)
     bytes: int = 0
+    use: Use | None = None
 
 
 def prepare(secret: bytes, append: Append, now: int | None) -> Prepared:
@@ -85,6 +99,8 @@ def prepare(secret: bytes, append: Append, now: int | None) -> Prepared:
         "put_divergence": [{"code": append.divergence.code, "report": append.divergence.report}]
         if append.divergence
         else [],
+        "ask_approval": [ask_parameters(one) for one in append.asks],
+        "withdraw_approvals": [{}] if row.get("ended") else [],
         "add_notification": [notice_parameters(one, append.head.seq) for one in append.notices],
     }
     # What is sealed has been checked.
@@ -94,7 +110,9 @@ def prepare(secret: bytes, append: Append, now: int | None) -> Prepared:
     if sealed.blobs:
         parts["add_blob"] = blob_parameters(append, sealed.blobs, [entry.blob for entry in sealed.entries])
         size += sum(len(payload) for _, payload in sealed.blobs)
-    return Prepared(authority, sealed.head, row, append.change is not None, parts | others, size)
+    if append.use is not None:
+        row |= use_parameters(append.use)
+    return Prepared(authority, sealed.head, row, append.change is not None, parts | others, size, append.use)
 
 
 def blob_parameters(
@@ -114,7 +132,10 @@ def blob_parameters(
 
 
 def statement(sql: Statements, batch: Sequence[Prepared]) -> tuple[bytes, Parameters]:
-    """One statement for appends to different runs; `refusals` reads what it returns."""
+    """One statement for appends to different runs; `refusals` reads what it returns. One with a `use` is alone."""
+    if batch[0].use is not None:
+        names, parameters = _parts(batch, tuple(_PARTS))
+        return sql.built("append_using", ("use_approval", *names), "used"), {**parameters, **batch[0].row}
     if len(batch) == 1 and not batch[0].changes:
         return _statement_of_one(sql, batch[0])
     rows = [{"place": place, **one.row} for place, one in enumerate(batch, start=1)]
@@ -150,15 +171,17 @@ def _parts(batch: Sequence[Prepared], parts: Sequence[str]) -> tuple[tuple[str, 
     return tuple(names), parameters
 
 
-def refusals(batch: Sequence[Prepared], found: Sequence[TupleRow]) -> list[LeaseLost | WrongState | None]:
+def refusals(batch: Sequence[Prepared], found: Sequence[TupleRow]) -> list[Refusal | None]:
     """What the statement did to each append: None is stored, the others are not."""
     told: dict[int, tuple[bool, str]] = {int(place): (accepted, status) for place, accepted, status in found}
-    answers: list[LeaseLost | WrongState | None] = []
+    answers: list[Refusal | None] = []
     for place, one in enumerate(batch, start=1):
         run = one.authority.run
         match told.get(place):
             case None:
                 answers.append(LeaseLost(run=run, epoch=one.authority.epoch))
+            case (False, _) if one.use is not None:
+                answers.append(ApprovalRefused(approval=one.use.approval, operation=one.use.operation))
             case (False, status):
                 wanted = f"it has ended and cannot be {one.row['status']}"
                 answers.append(WrongState(run=run, status=status, wanted=wanted))
@@ -251,7 +274,9 @@ class Committer:
         left, size = list[_Waiting](), 0
         for one in self._waiting:
             run = (one.prepared.authority.tenant, one.prepared.authority.run)
-            full = len(batch) == MOST_RUNS or (batch and size + one.prepared.bytes > MOST_BYTES)
+            # What depends on an approval is a statement of its own kind.
+            alone = one.prepared.use is not None or any(other.prepared.use is not None for other in batch.values())
+            full = len(batch) == MOST_RUNS or (batch and (alone or size + one.prepared.bytes > MOST_BYTES))
             if full or run in batch:
                 left.append(one)
             else:
@@ -284,7 +309,7 @@ class Committer:
                 elif not one.future.done():
                     one.future.set_result(one.prepared.head)
 
-    async def _send(self, batch: list[Prepared], *, here: bool = False) -> list[LeaseLost | WrongState | None]:
+    async def _send(self, batch: list[Prepared], *, here: bool = False) -> list[Refusal | None]:
         query, parameters = statement(self._sql, batch)
         for attempt in range(1, MOST_ATTEMPTS + 1):
             if self._wire is None or self._wire.closed:

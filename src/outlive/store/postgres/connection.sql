@@ -18,6 +18,43 @@ with accepted as (
     returning tenant, id as run, 1::bigint as place, %(seq)s::bigint as seq, updated_at as at, {durably}
 );
 
+-- name: append_using
+-- As append_one, if the approval that it depends on is good for exactly this. First the run's row is locked, then the
+-- approval's, as in every append; what is compared is what is there once both are held.
+with locked as materialized (
+    select epoch, token, next_seq from {schema}.run where tenant = %(tenant)s and id = %(run)s for no key update
+),
+usable as materialized (
+    select approval.tenant, approval.id
+    from {schema}.approval
+    cross join locked
+    where
+        approval.tenant = %(tenant)s and approval.id = %(approval)s and approval.run_id = %(run)s
+        and approval.operation = %(operation)s and approval.executed = %(executed)s and approval.policy = %(policy)s
+        and approval.status = 'approved' and approval.expires_at > {moment}
+    for no key update of approval
+),
+accepted as (
+    update {schema}.run
+    set
+        next_seq = %(next_seq)s,
+        head = decode(%(head)s, 'hex'),
+        updated_at = {moment},
+        lapses = case when %(progress)s::boolean then 0 else run.lapses end
+    from locked
+    where
+        run.tenant = %(tenant)s and run.id = %(run)s
+        and locked.epoch = %(epoch)s and locked.token = %(token)s and locked.next_seq = %(seq)s
+        and exists (select from usable)
+    returning run.tenant, run.id as run, 1::bigint as place, %(seq)s::bigint as seq, run.updated_at as at, {durably}
+);
+
+-- name: used
+-- The end of such an append: whether it was stored, where the run was ours.
+select 1::bigint, exists (select from accepted), 'approval'
+from locked
+where locked.epoch = %(epoch)s and locked.token = %(token)s and locked.next_seq = %(seq)s;
+
 -- name: add_one_entry
 -- As add_entry, for the only entry of the only run; its seq and epoch are those of the append.
 insert into {schema}.entry (

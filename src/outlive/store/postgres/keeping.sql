@@ -139,6 +139,15 @@ divergences as (
     delete from {schema}.divergence using given
     where divergence.tenant = given.tenant and divergence.run_id = given.run and not given.has_left
 ),
+approvals as (
+    delete from {schema}.approval using given
+    where approval.tenant = given.tenant and approval.run_id = given.run and not given.has_left
+    returning approval.tenant, approval.id
+),
+votes as (
+    delete from {schema}.vote using approvals
+    where vote.tenant = approvals.tenant and vote.approval = approvals.id
+),
 notifications as (
     delete from {schema}.notification using given
     where notification.tenant = given.tenant and notification.run_id = given.run and not given.has_left

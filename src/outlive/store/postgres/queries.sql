@@ -241,16 +241,17 @@ where
 -- The record of an operation follows the entry of the same commit.
 insert into {schema}.operation as operation (
     tenant, run_id, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at, updated_at,
-    not_before, outcome, error, how, notes, duplicates, seq
+    not_before, outcome, error, how, notes, duplicates, seq, approval, executed
 )
 select
     accepted.tenant, accepted.run, given.id, given.call, given.tool, given.effect, given.key, given.digest,
     given.arguments, given.status, given.attempt, given.epoch, given.first_sent_at, given.updated_at, given.not_before,
-    given.outcome, given.error, given.how, given.notes, given.duplicates, given.seq
+    given.outcome, given.error, given.how, given.notes, given.duplicates, given.seq, given.approval,
+    given.executed
 from json_to_recordset(%(operations)s::json) as given (
     place bigint, number bigint, id text, call text, tool text, effect text, key text, digest text, arguments text,
     status text, attempt bigint, epoch bigint, first_sent_at bigint, updated_at bigint, not_before bigint,
-    outcome text, error text, how text, notes text, duplicates bigint, seq bigint
+    outcome text, error text, how text, notes text, duplicates bigint, seq bigint, approval text, executed text
 )
 join accepted on accepted.place = given.place
 order by accepted.tenant, accepted.run, given.number
@@ -272,7 +273,9 @@ on conflict (tenant, id) do update set
     how = excluded.how,
     notes = excluded.notes,
     duplicates = excluded.duplicates,
-    seq = excluded.seq
+    seq = excluded.seq,
+    approval = excluded.approval,
+    executed = excluded.executed
 where operation.run_id = excluded.run_id;
 
 -- name: find_operation
@@ -759,3 +762,93 @@ select exists (
 select topic, sender_key, body, id, at from {schema}.inbox
 where tenant = %(tenant)s and run_id = %(run)s and taken_seq is null
 order by id;
+
+-- name: ask_approval
+-- In the append that records what is proposed. Its id is drawn anew each time.
+insert into {schema}.approval (
+    tenant, run_id, id, operation, tool, shown, arguments, proposed, policy, role, quorum, requester, asked_at,
+    expires_at, status
+)
+select
+    accepted.tenant, accepted.run, given.id, given.operation, given.tool, given.shown, given.arguments, given.proposed,
+    given.policy, given.role, given.quorum, given.requester, accepted.at, given.expires_at, 'asked'
+from json_to_recordset(%(asks)s::json) as given (
+    place bigint, id text, operation text, tool text, shown text, arguments text, proposed text, policy text,
+    role text, quorum bigint, requester text, expires_at bigint
+)
+join accepted on accepted.place = given.place;
+
+-- name: use_approval
+-- What an append depended on was used. One operation may use it more than once, until it expires: when it is known not
+-- to have acted. Differs: `append_using` has found that it is good, and holds its row.
+update {schema}.approval set used_at = coalesce(approval.used_at, accepted.at)
+from accepted, usable
+where approval.tenant = usable.tenant and approval.id = usable.id;
+
+-- name: withdraw_approvals
+-- The run has ended: what it has open is nobody's to decide any more.
+update {schema}.approval set status = 'withdrawn', why = 'the run has ended', decided_at = accepted.at
+from json_to_recordset(%(ends)s::json) as given (place bigint)
+join accepted on accepted.place = given.place
+where
+    approval.tenant = accepted.tenant and approval.run_id = accepted.run
+    and (approval.status = 'asked' or (approval.status = 'approved' and approval.used_at is null));
+
+-- name: find_approval
+-- One approval by its full id. Differs: with the time, for whoever judges it.
+select *, {moment} as moment from {schema}.approval where tenant = %(tenant)s and id = %(id)s;
+
+-- name: find_approvals
+-- Oldest first; an empty parameter matches everything.
+select * from {schema}.approval
+where
+    tenant = %(tenant)s
+    and (cardinality(%(statuses)s::text[]) = 0 or status = any(%(statuses)s::text[]))
+    and (%(role)s::text = '' or role = %(role)s)
+    and (%(run)s::text = '' or run_id = %(run)s)
+order by asked_at, id
+limit %(limit)s;
+
+-- name: find_votes
+-- What was done about an approval, in order.
+select * from {schema}.vote where tenant = %(tenant)s and approval = %(id)s order by number;
+
+-- name: decide_approval
+-- What a vote makes of an approval, if it is as it was judged. One that is asked for cannot be decided after its time.
+-- Differs: the beginning of one statement.
+with accepted as (
+    update {schema}.approval
+    set
+        status = %(status)s,
+        votes = votes + 1,
+        executed = %(executed)s,
+        edited = %(edited_arguments)s,
+        why = %(reason)s,
+        decided_at = case when status = %(status)s then decided_at else {moment} end
+    where
+        tenant = %(tenant)s and id = %(id)s and status = %(before)s and votes = %(votes)s and used_at is null
+        and (status <> 'asked' or expires_at > {moment})
+    returning *, {moment} as at, {durably}
+);
+
+-- name: add_vote
+-- What one person did, in the order of the acts.
+insert into {schema}.vote (tenant, approval, number, who, act, role, place, to_whom, why, digest, edited, nonce, at)
+select
+    tenant, id, votes, %(who)s, %(act)s, %(role)s, %(place)s, %(to_whom)s, %(why)s, %(digest)s, %(edited)s, %(nonce)s, at
+from accepted;
+
+-- name: tell_run
+-- A decision wakes the run that waits for it.
+insert into {schema}.inbox (tenant, run_id, topic, sender_key, body, at)
+select tenant, run_id, %(topic)s, %(sender_key)s, %(body)s, at from accepted
+where %(decided)s::boolean
+on conflict do nothing;
+
+-- name: end_approval
+-- It does not count any more. Nobody can say that its time is over before it is.
+update {schema}.approval set status = %(status)s, why = %(why)s, decided_at = {moment}
+where
+    tenant = %(tenant)s and id = %(id)s and status in ('asked', 'approved')
+    and (%(status)s <> 'expired' or expires_at <= {moment})
+returning {durably};

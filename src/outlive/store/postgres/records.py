@@ -7,9 +7,9 @@ from dataclasses import replace
 from outlive.model.errors import NotSerialisable, UnknownRun
 from outlive.model.ids import OperationId, RunId, Tenant
 from outlive.model.operation import OperationRow
-from outlive.model.run import RunRow
+from outlive.model.run import RunFilter, RunRow
 from outlive.store import columns
-from outlive.store.port import Divergence, Message, RunFilter
+from outlive.store.port import Divergence, Message
 from outlive.store.postgres import rows
 from outlive.store.postgres.base import Base
 from outlive.store.postgres.identity import unsafe_failover

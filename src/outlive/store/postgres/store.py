@@ -11,6 +11,7 @@ from psycopg_pool import AsyncConnectionPool
 from outlive.model.clock import Clock
 from outlive.store.hints import never
 from outlive.store.postgres.append import Committer
+from outlive.store.postgres.approvals import PostgresApprovals
 from outlive.store.postgres.base import Connection, Connections
 from outlive.store.postgres.bundle import PostgresBundles
 from outlive.store.postgres.connection import Place, arguments, connect_blocking, place_of
@@ -32,7 +33,14 @@ _ONLY_ASKED = 2**31
 
 
 class PostgresStore(
-    PostgresLog, PostgresWork, PostgresRecords, PostgresSurvey, PostgresKeeping, PostgresBundles, PostgresTelling
+    PostgresLog,
+    PostgresWork,
+    PostgresRecords,
+    PostgresApprovals,
+    PostgresSurvey,
+    PostgresKeeping,
+    PostgresBundles,
+    PostgresTelling,
 ):
     """A schema of a PostgreSQL database; see the port for its contract. It belongs to the event loop that opens it.
 

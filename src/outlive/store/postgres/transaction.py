@@ -37,7 +37,7 @@ _IDLE = ("25P03", "25P04")
 
 _OURS = [
     "run", "entry", "blob", "operation", "inbox", "worker", "duty", "divergence", "notification", "delivery", "tenant",
-    "migration",
+    "migration", "approval", "vote",
 ]  # fmt: skip
 _LEADING = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.S)
 _CONTROL = re.compile(

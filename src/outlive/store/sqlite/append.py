@@ -6,9 +6,16 @@ import sqlite3
 from dataclasses import dataclass
 
 from outlive.log.entry import seal
-from outlive.model.errors import LeaseLost, Refused, WrongState
+from outlive.model.errors import ApprovalRefused, LeaseLost, Refused, WrongState
 from outlive.model.run import ENDED, Authority, Head
-from outlive.store.columns import Parameters, check_text, notice_parameters, operation_parameters
+from outlive.store.columns import (
+    Parameters,
+    ask_parameters,
+    check_text,
+    notice_parameters,
+    operation_parameters,
+    use_parameters,
+)
 from outlive.store.port import Append, Change
 from outlive.store.sqlite.connection import QUERIES
 from outlive.store.sqlite.rows import entry_parameters
@@ -29,6 +36,8 @@ class Prepared:
     divergence: Parameters | None
     forgive: bool
     notices: list[Parameters]
+    asks: list[Parameters]
+    use: Parameters | None
 
 
 def prepare(secret: bytes, append: Append) -> Prepared:
@@ -51,7 +60,8 @@ def prepare(secret: bytes, append: Append) -> Prepared:
     if append.divergence is not None:
         divergence = {**run, "code": append.divergence.code, "report": append.divergence.report}
     notices = [{**notice_parameters(one, append.head.seq), **run} for one in append.notices]
-    for parameters in (update, *operations, *notices, divergence or {}):
+    asks = [{**ask_parameters(row), **run} for row in append.asks]
+    for parameters in (update, *operations, *notices, *asks, divergence or {}):
         check_text(parameters, where)
     return Prepared(
         authority=authority,
@@ -65,6 +75,8 @@ def prepare(secret: bytes, append: Append) -> Prepared:
         divergence=divergence,
         forgive=append.forgive,
         notices=notices,
+        asks=asks,
+        use=None if append.use is None else {**update, **use_parameters(append.use)},
     )
 
 
@@ -88,8 +100,14 @@ def blob_parameters(
 def execute(database: sqlite3.Connection, prepared: Prepared, now: int) -> Head:
     """Store it inside the open transaction.
 
-    Raises LeaseLost when authority or head do not match, WrongState for a change that would leave an ended status.
+    Raises LeaseLost when authority or head do not match, WrongState for a change that would leave an ended status,
+    ApprovalRefused for an approval that is not good; then nothing was written.
     """
+    if (
+        prepared.use is not None
+        and database.execute(QUERIES["use_approval"], {**prepared.use, "now": now}).rowcount != 1
+    ):
+        raise _refusal(database, prepared)
     if database.execute(QUERIES[prepared.statement], {**prepared.update, "now": now}).rowcount != 1:
         raise _refusal(database, prepared)
     for blob in prepared.blobs:
@@ -106,15 +124,23 @@ def execute(database: sqlite3.Connection, prepared: Prepared, now: int) -> Head:
         database.execute(QUERIES["put_divergence"], {**prepared.divergence, "now": now})
     for notice in prepared.notices:
         database.execute(QUERIES["add_notification"], {**notice, "now": now})
+    for ask in prepared.asks:
+        database.execute(QUERIES["ask_approval"], {**ask, "now": now})
+    if prepared.update.get("ended"):
+        database.execute(QUERIES["withdraw_approvals"], {**prepared.update, "now": now})
     return prepared.head
 
 
-def _refusal(database: sqlite3.Connection, prepared: Prepared) -> LeaseLost | WrongState:
+def _refusal(database: sqlite3.Connection, prepared: Prepared) -> ApprovalRefused | LeaseLost | WrongState:
     """Why no row was changed."""
     run = prepared.authority.run
     row = database.execute(QUERIES["find_authority"], prepared.update).fetchone()
     if row is None or row["next_seq"] != prepared.update["seq"]:
         return LeaseLost(run=run, epoch=prepared.authority.epoch)
+    if prepared.use is not None:
+        return ApprovalRefused(
+            approval=str(prepared.use["approval"]), operation=str(prepared.use["operation"])
+        )  # fmt: skip
     return WrongState(run=run, status=row["status"], wanted=f"it has ended and cannot be {prepared.update['status']}")
 
 

@@ -114,6 +114,15 @@ delete from inbox where tenant = :tenant and run_id = :run;
 -- What belongs to a run goes with it.
 delete from divergence where tenant = :tenant and run_id = :run;
 
+-- name: forget_votes
+-- Before the approvals that say whose they are.
+delete from vote
+where tenant = :tenant and approval in (select id from approval where tenant = :tenant and run_id = :run);
+
+-- name: forget_approvals
+-- What belongs to a run goes with it.
+delete from approval where tenant = :tenant and run_id = :run;
+
 -- name: forget_deliveries
 -- What belongs to a run goes with it.
 delete from delivery

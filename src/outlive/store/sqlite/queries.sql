@@ -151,11 +151,12 @@ where id = :id and tenant = :tenant and run_id = :run and taken_seq is null;
 -- The record of an operation follows the entry of the same commit.
 insert into operation (
     tenant, run_id, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at, updated_at,
-    not_before, outcome, error, how, notes, duplicates, seq
+    not_before, outcome, error, how, notes, duplicates, seq, approval, executed
 )
 values (
     :tenant, :run, :id, :call, :tool, :effect, :key, :digest, :arguments, :status, :attempt, :epoch, :first_sent_at,
-    :updated_at, :not_before, :outcome, :error, :how, :notes, :duplicates, :seq
+    :updated_at, :not_before, :outcome, :error, :how, :notes, :duplicates, :seq, :approval,
+    :executed
 )
 on conflict (tenant, id) do update set
     call = excluded.call,
@@ -175,7 +176,9 @@ on conflict (tenant, id) do update set
     how = excluded.how,
     notes = excluded.notes,
     duplicates = excluded.duplicates,
-    seq = excluded.seq
+    seq = excluded.seq,
+    approval = excluded.approval,
+    executed = excluded.executed
 where operation.run_id = excluded.run_id;
 
 -- name: find_operation
@@ -566,3 +569,84 @@ select exists (select 1 from run where tenant = :tenant and id = :run and phase 
 select topic, sender_key, body, id, at from inbox
 where tenant = :tenant and run_id = :run and taken_seq is null
 order by id;
+
+-- name: ask_approval
+-- In the append that records what is proposed. Its id is drawn anew each time.
+insert into approval (
+    tenant, run_id, id, operation, tool, shown, arguments, proposed, policy, role, quorum, requester, asked_at,
+    expires_at, status
+)
+values (
+    :tenant, :run, :id, :operation, :tool, :shown, :arguments, :proposed, :policy, :role, :quorum, :requester, :now,
+    :expires_at, 'asked'
+);
+
+-- name: use_approval
+-- The first write of an append that depends on it: no row changed means that the approval is not good for this, or the
+-- run not ours. One operation may use it more than once, until it expires: when it is known not to have acted.
+update approval set used_at = coalesce(used_at, :now)
+where
+    tenant = :tenant and id = :approval and run_id = :run and operation = :operation and executed = :executed
+    and policy = :policy and status = 'approved' and expires_at > :now
+    and exists (
+        select 1 from run where id = :run and tenant = :tenant and epoch = :epoch and token = :token and next_seq = :seq
+    );
+
+-- name: withdraw_approvals
+-- The run has ended: what it has open is nobody's to decide any more.
+update approval set status = 'withdrawn', why = 'the run has ended', decided_at = :now
+where tenant = :tenant and run_id = :run and (status = 'asked' or (status = 'approved' and used_at is null));
+
+-- name: find_approval
+-- One approval by its full id.
+select * from approval where tenant = :tenant and id = :id;
+
+-- name: find_approvals
+-- Oldest first; an empty parameter matches everything.
+select * from approval
+where
+    tenant = :tenant
+    and (:statuses = '[]' or status in (select value from json_each(:statuses)))
+    and (:role = '' or role = :role)
+    and (:run = '' or run_id = :run)
+order by asked_at, id
+limit :limit;
+
+-- name: find_votes
+-- What was done about an approval, in order.
+select * from vote where tenant = :tenant and approval = :id order by number;
+
+-- name: decide_approval
+-- What a vote makes of an approval, if it is as it was judged. One that is asked for cannot be decided after its time.
+update approval
+set
+    status = :status,
+    votes = votes + 1,
+    executed = :executed,
+    edited = :edited_arguments,
+    why = :reason,
+    decided_at = case when :status = status then decided_at else :now end
+where
+    tenant = :tenant and id = :id and status = :before and votes = :votes and used_at is null
+    and (status <> 'asked' or expires_at > :now);
+
+-- name: add_vote
+-- What one person did, in the order of the acts.
+insert into vote (tenant, approval, number, who, act, role, place, to_whom, why, digest, edited, nonce, at)
+values (
+    :tenant, :id, :votes + 1, :who, :act, :role, :place, :to_whom, :why, :digest, :edited, :nonce, :now
+);
+
+-- name: tell_run
+-- A decision wakes the run that waits for it.
+insert into inbox (tenant, run_id, topic, sender_key, body, at)
+select approval.tenant, approval.run_id, :topic, :sender_key, :body, :now from approval
+where approval.tenant = :tenant and approval.id = :id and :decided
+on conflict do nothing;
+
+-- name: end_approval
+-- It does not count any more. Nobody can say that its time is over before it is.
+update approval set status = :status, why = :why, decided_at = :now
+where
+    tenant = :tenant and id = :id and status in ('asked', 'approved')
+    and (:status <> 'expired' or expires_at <= :now);

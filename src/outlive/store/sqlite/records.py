@@ -7,9 +7,9 @@ import sqlite3
 from outlive.model.errors import UnknownRun
 from outlive.model.ids import OperationId, RunId, Tenant
 from outlive.model.operation import OperationRow
-from outlive.model.run import RunRow
+from outlive.model.run import RunFilter, RunRow
 from outlive.store import columns
-from outlive.store.port import Divergence, Message, RunFilter
+from outlive.store.port import Divergence, Message
 from outlive.store.sqlite import rows
 from outlive.store.sqlite.base import Base, clock
 from outlive.store.sqlite.connection import QUERIES, unsafe_settings

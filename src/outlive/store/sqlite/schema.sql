@@ -1,5 +1,32 @@
 -- All migrations applied, as SQLite keeps it; a test compares. For reading alone: nothing executes this file.
 
+CREATE TABLE approval (
+    tenant text not null,
+    run_id text not null,
+    id text not null,
+    operation text not null,
+    tool text not null,
+    shown text not null,
+    arguments text not null,
+    proposed text not null,
+    policy text not null,
+    role text not null,
+    quorum integer not null,
+    requester text not null default '',
+    asked_at integer not null,
+    expires_at integer not null,
+    status text not null,
+    votes integer not null default 0,
+    executed text not null default '',
+    edited text,
+    why text not null default '',
+    decided_at integer,
+    used_at integer,
+    data_class text not null default '',
+    key_id text not null default '',
+    primary key (tenant, id)
+) strict;
+
 CREATE TABLE blob (
     tenant text not null,
     address blob not null,
@@ -120,6 +147,8 @@ CREATE TABLE operation (
     notes text not null default '{}',
     duplicates integer not null default 0,
     seq integer not null default 0,
+    approval text not null default '',
+    executed text not null default '',
     data_class text not null default '',
     key_id text not null default '',
     unique (tenant, id)
@@ -180,6 +209,25 @@ CREATE TABLE tenant (
     created_at integer not null
 ) strict, without rowid;
 
+CREATE TABLE vote (
+    tenant text not null,
+    approval text not null,
+    number integer not null,
+    who text not null,
+    act text not null,
+    role text not null default '',
+    place text not null default '',
+    to_whom text not null default '',
+    why text not null default '',
+    digest text not null default '',
+    edited text,
+    nonce text not null default '',
+    at integer not null,
+    data_class text not null default '',
+    key_id text not null default '',
+    primary key (tenant, approval, number)
+) strict;
+
 CREATE TABLE worker (
     owner text primary key,
     pid integer not null,
@@ -191,6 +239,10 @@ CREATE TABLE worker (
     stalled_by text not null default '',
     skew_ms integer
 ) strict, without rowid;
+
+CREATE INDEX approval_of_run on approval (tenant, run_id);
+
+CREATE INDEX approval_open on approval (tenant, asked_at) where status = 'asked';
 
 CREATE INDEX delivery_of_run on delivery (tenant, run_id, route, notification)
 where delivered_at is null and given_up_at is null;

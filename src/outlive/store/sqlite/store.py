@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from outlive.model.clock import Clock
 from outlive.model.errors import SettingInvalid, StoreUnavailable, UnsafeDurability
 from outlive.secret.urls import without_password
+from outlive.store.sqlite.approvals import SQLiteApprovals
 from outlive.store.sqlite.bundle import SQLiteBundles
 from outlive.store.sqlite.connection import (
     OLDEST,
@@ -37,7 +38,9 @@ from outlive.store.sqlite.work import SQLiteWork
 from outlive.store.upkeep import Migration
 
 
-class SQLiteStore(SQLiteLog, SQLiteWork, SQLiteRecords, SQLiteSurvey, SQLiteKeeping, SQLiteBundles, SQLiteTelling):
+class SQLiteStore(
+    SQLiteLog, SQLiteWork, SQLiteRecords, SQLiteApprovals, SQLiteSurvey, SQLiteKeeping, SQLiteBundles, SQLiteTelling
+):
     """A file on a local disk, shared by any number of processes of the machine; see the port for its contract.
 
     `wait` is how many seconds a write waits for other processes before StoreBusy. With `synchronous="off"`, which needs

@@ -136,6 +136,8 @@ create table {schema}.operation (
     notes text not null default '{}',
     duplicates bigint not null default 0,
     seq bigint not null default 0,
+    approval text not null default '',
+    executed text not null default '',
     data_class text not null default '',
     key_id text not null default '',
     primary key (tenant, id)
@@ -191,6 +193,57 @@ create table {schema}.duty (
     expires_at bigint,
     done_at bigint,
     report text not null default ''
+);
+
+-- Each approval is decided here, under its own row's lock; logs copy what it says. `votes` and `status` change at each
+-- act. `proposed` and `executed` are digests of arguments, `edited` those that were approved where they are others.
+create table {schema}.approval (
+    tenant text collate "C" not null,
+    run_id text collate "C" not null,
+    id text collate "C" not null,
+    operation text not null,
+    tool text not null,
+    shown text not null,
+    arguments text not null,
+    proposed text not null,
+    policy text not null,
+    role text not null,
+    quorum bigint not null,
+    requester text not null default '',
+    asked_at bigint not null,
+    expires_at bigint not null,
+    status text not null,
+    votes bigint not null default 0,
+    executed text not null default '',
+    edited text,
+    why text not null default '',
+    decided_at bigint,
+    used_at bigint,
+    data_class text not null default '',
+    key_id text not null default '',
+    primary key (tenant, id)
+);
+create index approval_open on {schema}.approval (tenant, asked_at) where status = 'asked';
+create index approval_of_run on {schema}.approval (tenant, run_id);
+
+-- What one person did about an approval: each does one thing.
+create table {schema}.vote (
+    tenant text collate "C" not null,
+    approval text collate "C" not null,
+    number bigint not null,
+    who text not null,
+    act text not null,
+    role text not null default '',
+    place text not null default '',
+    to_whom text not null default '',
+    why text not null default '',
+    digest text not null default '',
+    edited text,
+    nonce text not null default '',
+    at bigint not null,
+    data_class text not null default '',
+    key_id text not null default '',
+    primary key (tenant, approval, number)
 );
 
 -- What somebody has to be told, from the commit that it tells of; no fact twice. `unrouted` is

@@ -137,6 +137,8 @@ create table operation (
     notes text not null default '{}',
     duplicates integer not null default 0,
     seq integer not null default 0,
+    approval text not null default '',
+    executed text not null default '',
     data_class text not null default '',
     key_id text not null default '',
     unique (tenant, id)
@@ -191,6 +193,57 @@ create table duty (
     done_at integer,
     report text not null default ''
 ) strict, without rowid;
+
+-- Each approval is decided here, under its own row's lock; logs copy what it says. `votes` and `status` change at each
+-- act. `proposed` and `executed` are digests of arguments, `edited` those that were approved where they are others.
+create table approval (
+    tenant text not null,
+    run_id text not null,
+    id text not null,
+    operation text not null,
+    tool text not null,
+    shown text not null,
+    arguments text not null,
+    proposed text not null,
+    policy text not null,
+    role text not null,
+    quorum integer not null,
+    requester text not null default '',
+    asked_at integer not null,
+    expires_at integer not null,
+    status text not null,
+    votes integer not null default 0,
+    executed text not null default '',
+    edited text,
+    why text not null default '',
+    decided_at integer,
+    used_at integer,
+    data_class text not null default '',
+    key_id text not null default '',
+    primary key (tenant, id)
+) strict;
+create index approval_open on approval (tenant, asked_at) where status = 'asked';
+create index approval_of_run on approval (tenant, run_id);
+
+-- What one person did about an approval: each does one thing.
+create table vote (
+    tenant text not null,
+    approval text not null,
+    number integer not null,
+    who text not null,
+    act text not null,
+    role text not null default '',
+    place text not null default '',
+    to_whom text not null default '',
+    why text not null default '',
+    digest text not null default '',
+    edited text,
+    nonce text not null default '',
+    at integer not null,
+    data_class text not null default '',
+    key_id text not null default '',
+    primary key (tenant, approval, number)
+) strict;
 
 -- What somebody has to be told, from the commit that it tells of; no fact twice. `unrouted` is
 -- *new*, or *kept* while no route takes it, or null.
