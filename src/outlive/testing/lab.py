@@ -28,6 +28,7 @@ from outlive.model.approval import ApprovalRow
 from outlive.model.errors import Refused
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.model.operation import IN_DOUBT, OperationRow
+from outlive.model.run import RunFilter
 from outlive.testing.clock import ManualClock
 from outlive.testing.faults import Fault, FaultKind, FaultyStore
 from outlive.testing.ground import File, Ground
