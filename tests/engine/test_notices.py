@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +12,7 @@ from typing import Literal
 import pytest
 
 from outlive import Operation, Outlive, Run
+from outlive.engine.cancelling import Request
 from outlive.engine.control import Control
 from outlive.engine.notices import noticed
 from outlive.engine.worker import owner_name
@@ -24,7 +26,7 @@ from outlive.testing.clock import ManualClock
 from outlive.testing.store_scene import Hold, operation
 from tests.engine.rig import Rig, rig_at
 from tests.engine.scenes import acts, crash_in_flight
-from tests.engine.subject import RUN, base
+from tests.engine.subject import RUN, base, begin, does
 
 app: Outlive[None] = Outlive()
 Acts = Literal["idempotent", "external", "transactional"]
@@ -88,6 +90,37 @@ async def test_poison_is_told_by_its_name_with_the_doubt_that_it_leaves(rig: Rig
     assert (await rig.row(RUN)).reason == "poison"
     unknown, poison = await told(rig)
     assert (unknown.kind, poison.kind, poison.facts["reason"]) == ("unknown operation", "poison", "poison")
+
+
+async def test_what_a_cancelled_run_leaves_in_doubt_is_told(rig: Rig) -> None:
+    """Its call is still in flight when its grace is over."""
+    in_flight, answers = asyncio.Event(), asyncio.Event()
+
+    async def slow(op: Operation[None]) -> str:
+        in_flight.set()
+        await answers.wait()
+        return "did"
+
+    worker = await begin(rig, acts)
+    does.tool = slow
+    await worker.claim()
+    await in_flight.wait()
+    await control(rig).cancel(await rig.row(RUN), Request("cancel", "ada", "enough", 0), key="k")
+    [drive] = worker._drives.values()
+    drive.grip.unread()
+    assert drive.attempt is not None
+    while drive.attempt.fold.cancelling is None:
+        await rig.row(RUN)
+    await drive.attempt._over()
+    while not (await rig.row(RUN)).ended:
+        await rig.row(RUN)
+    answers.set()
+    await worker.idle()
+    [notice] = await told(rig)
+    [operation] = await rig.operations(RUN)
+    assert (notice.kind, notice.facts["operation"]) == ("unknown operation", operation.id)
+    entries = await rig.store.entries(DEFAULT_TENANT, RunId(RUN))
+    assert entries[notice.seq].kind == "unknown"
 
 
 def sent(effect: Acts) -> Fold:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from outlive.engine.authority import DatabaseTime, Grip, margin_s
 from outlive.engine.callables import until_done
-from outlive.engine.notices import noticed
+from outlive.engine.notices import Fact, noticed
 from outlive.log import kinds
 from outlive.log.entry import BLOB_BYTES, Draft, Entry
 from outlive.log.fold import Arrival, Call, Fold, moved, step
@@ -267,11 +267,13 @@ class Journal:
         self._buffer.clear()
         at = self.time.now()
         drafts: list[Draft] = []
+        facts: list[Fact] = []
         touched: dict[str, Call] = {}
         turn = cancelling = False
         for place, item in enumerate(_lazily(everything, made), start=self.head.seq):
             drafts.append(kinds.draft(item.fact, at=at, scope=item.scope, key=item.key, payload=item.payload))
             step(self.fold, place, item.fact, item.scope, item.key, item.payload)
+            facts.append((item.fact, item.payload))
             turn = turn or isinstance(item.fact, kinds.Turn)
             cancelling = cancelling or isinstance(item.fact, kinds.Cancelling)
             operation = getattr(item.fact, "operation", None)
@@ -282,7 +284,6 @@ class Journal:
         known = {row.id for row in also.rows}
         authority = self.grip.authority
         change = also.change.status if also.change is not None else None
-        facts = [(item.fact, item.payload) for item in everything]
         rows = [
             record_of(call, authority.tenant, authority.run, authority.epoch, at)
             for call in touched.values()
