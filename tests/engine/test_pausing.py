@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Literal
 
 import pytest
 
 from outlive import Operation, Run
 from outlive.engine import inbox
 from outlive.engine.cancelling import Request, written
+from outlive.engine.worker import Worker
 from outlive.errors import WrongState
-from outlive.store.port import Message
+from outlive.model.run import Head
+from outlive.store.port import Append, Message
 from tests.engine.rig import Rig
 from tests.engine.scenes import acts, lost
 from tests.engine.subject import RUN, act, add, base, begin, does, look
@@ -128,6 +131,41 @@ async def test_a_live_owner_pauses_when_its_calls_have_their_record(either: Rig)
     assert (await rig.row(RUN)).status == "succeeded"
 
 
+@pytest.mark.parametrize("when", ["at once", "one after the other"])
+async def test_two_who_ask_for_a_pause_get_it_and_then_the_run_stands_still(either: Rig, when: str) -> None:
+    """No request is left unread behind the pause: every look of every worker would find it, and write a claim."""
+    rig, reached, go_on = either, asyncio.Event(), asyncio.Event()
+
+    async def slow(op: Operation[None]) -> str:
+        reached.set()
+        await go_on.wait()
+        return "did"
+
+    does.tool = slow
+    worker = await served(rig, acts)
+    await worker.claim()
+    await reached.wait()
+    assert await handle(rig).pause(who=WHO, why=WHY) == "asked"
+    if when == "one after the other":
+        await told(rig, worker)
+        while not any(drive.attempt and drive.attempt.stop for drive in worker._drives.values()):
+            await rig.row(RUN)
+    assert await handle(rig).pause(who="bob", why=WHY) == "asked"
+    if when == "at once":
+        await told(rig, worker)
+        while not any(drive.attempt and drive.attempt.stop for drive in worker._drives.values()):
+            await rig.row(RUN)
+    go_on.set()
+    await worker.idle()
+    await worker.claim()
+    row, entries = await rig.row(RUN), len(await rig.entries(RUN))
+    assert row.paused_at is not None
+    assert await rig.store.unread(row.tenant, row.id) == []
+    for _ in range(3):
+        await worker.claim()
+    assert len(await rig.entries(RUN)) == entries
+
+
 async def test_a_pause_survives_the_owner_that_was_asked(rig: Rig) -> None:
     """It dies when it has heard of it, with a call in flight: the run is not paused yet."""
     heard = asyncio.Event()
@@ -179,6 +217,71 @@ async def test_a_cancel_that_was_only_stored_ends_a_paused_run_too(either: Rig) 
     await rig.store.post(Message(row.tenant, row.id, inbox.CONTROL, "k", body), now=rig.clock.now())
     await rig.settle(worker)
     assert (await rig.row(RUN)).status == "cancelled"
+
+
+async def asked_only(rig: Rig, what: Literal["cancel", "pause"]) -> None:
+    """Whoever asked has died before acting."""
+    row = await rig.row(RUN)
+    body = written(Request(what, WHO, WHY))
+    await rig.store.post(Message(row.tenant, row.id, inbox.CONTROL, what, body), now=rig.clock.now())
+
+
+async def blocked_by_a_change(rig: Rig) -> Worker:
+    """A run that every build there is has diverged from: no worker claims it for a message."""
+    worker = await served(rig, cleans_up(sleeps))
+    await rig.settle(worker)
+    does.body = cleans_up(receives)
+    rig.clock.advance(timedelta(days=3))
+    await rig.settle(worker)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "diverged")
+    return worker
+
+
+async def test_a_cancel_that_was_only_stored_ends_a_run_that_no_build_can_continue(either: Rig) -> None:
+    rig = either
+    worker = await blocked_by_a_change(rig)
+    await asked_only(rig, "cancel")
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "cancelled"
+    assert (await rig.kinds(RUN))[-2:] == ["cancelling", "ended"]
+
+
+async def test_a_pause_that_was_only_stored_pauses_a_run_that_no_build_can_continue(either: Rig) -> None:
+    rig = either
+    worker = await blocked_by_a_change(rig)
+    await asked_only(rig, "pause")
+    await rig.settle(worker)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason, row.paused_at is not None) == ("blocked", "diverged", True)
+    entries = len(await rig.entries(RUN))
+    await rig.settle(worker)
+    assert len(await rig.entries(RUN)) == entries
+
+
+@pytest.mark.parametrize("status", ["blocked", "paused"])
+async def test_a_cancel_is_read_only_by_the_commit_that_ends_the_run(
+    rig: Rig, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever ends it may die between any two commits: a cancel that is read, and a run that stands, is lost."""
+    does.tool = lost
+    worker = await served(rig, acts if status == "blocked" else cleans_up(sleeps))
+    await rig.settle(worker)
+    if status == "paused":
+        await handle(rig).pause(who=WHO)
+    await asked_only(rig, "cancel")
+    seen: list[bool] = []
+    store = rig.store.append
+
+    async def watched(append: Append, *, now: int | None = None) -> Head:
+        if append.taken:
+            seen.append(append.change is not None and append.change.status == "cancelled")
+        return await store(append, now=now)
+
+    monkeypatch.setattr(rig.store, "append", watched)
+    await worker.claim()
+    assert (await rig.row(RUN)).status == "cancelled"
+    assert seen == [True]
 
 
 async def test_a_pause_during_the_clean_up_is_too_late(rig: Rig) -> None:

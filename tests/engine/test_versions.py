@@ -12,8 +12,10 @@ import pytest
 from outlive import Outlive, Run
 from outlive.app.explain import builds_of, explain
 from outlive.app.versions import Standing, standings
+from outlive.engine.cancelling import Request
+from outlive.engine.control import Control
 from outlive.engine.definition import AgentSpec
-from outlive.engine.worker import Worker
+from outlive.engine.worker import Worker, owner_name
 from outlive.errors import Refused
 from outlive.store.port import WorkerRow
 from outlive.store.survey import Seen, Surveyed
@@ -63,6 +65,24 @@ async def test_a_run_stays_ready_for_another_build_and_is_blocked_once_that_is_g
     await rig.settle(await carry_on(rig, old, code="old"))
     assert (await rig.row(RUN)).status == "succeeded"
     assert does.steps == ["add 1", "double 2"]
+
+
+async def test_a_pause_does_not_hide_that_a_run_was_left_to_builds_that_are_gone(rig: Rig) -> None:
+    await rig.settle(await begin(rig, old, code="old"))
+    rig.clock.advance(timedelta(hours=1))
+    await (await carry_on(rig, old, code="old"))._patiently_announce()
+    worker = await carry_on(rig, bad, code="bad")
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).reason == "diverged"
+    who = Control(rig.store, rig.clock, owner_name(rig.clock))
+    await who.pause(await rig.row(RUN), Request("pause", "ada", ""), key="k")
+    await who.resume(await rig.row(RUN), who="ada", why="")
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("ready", "diverged")
+    rig.clock.advance(timedelta(seconds=61))
+    await rig.settle(worker)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "diverged")
 
 
 async def test_rolling_back_heals_although_two_bad_builds_have_tried(rig: Rig) -> None:

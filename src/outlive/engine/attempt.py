@@ -17,7 +17,7 @@ from typing import Literal
 
 from outlive.engine.authority import DatabaseTime
 from outlive.engine.callables import check_name, describe, refuse_unnameable
-from outlive.engine.cancelling import late
+from outlive.engine.cancelling import WITH_RUN, late
 from outlive.engine.definition import ToolSpec
 from outlive.engine.journal import Item, Journal, Seam
 from outlive.engine.replay import Cursor
@@ -414,7 +414,7 @@ class Attempt(Seam):
             return
         if (call := self.fold.keys.get(root.key)) is not None and call.cut:
             for branch in root.branches:
-                branch.cancel("the run is cancelled")
+                branch.cancel(WITH_RUN)
         for scope in self.scopes.values():
             if scope.name and scope.cancelled:
                 self._strike(scope)

@@ -22,6 +22,8 @@ from outlive.store.port import Change
 
 GRACE_MS = 30_000
 LATE = "its deadline passed"
+# Why a scope is cancelled: not because a branch failed or won.
+WITH_RUN = "the run is cancelled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ def is_pause(body: str) -> bool:
 def answers(journal: Journal, requests: Sequence[Request]) -> Iterator[Item]:
     """The entries that meet requests, at the moment at which they get their place."""
     for request in requests:
+        if request.what == "pause" and journal.row.paused_at is not None and not journal.row.ended:
+            continue  # it is paused already: that the request is marked as read is the answer
         if request.what == "pause" or journal.row.ended or journal.fold.cancelling is not None:
             yield Item(kinds.TooLate(what=request.what, who=request.who, why=request.why))
         else:
@@ -80,7 +84,7 @@ def _interruption(journal: Journal, fact: kinds.Cancelling) -> Iterator[Item]:
     last = root.calls[-1] if root is not None and root.calls else None
     if last is not None and _unfinished(last) and journal.seam.in_call(last.key):
         for scope in _below(journal.fold, last):
-            yield Item(kinds.ScopeCancelled(why="the run is cancelled"), scope)
+            yield Item(kinds.ScopeCancelled(why=WITH_RUN), scope)
         fact = replace(fact, cut=last.key)
     yield Item(fact)
 
@@ -100,9 +104,18 @@ def _below(fold: Fold, call: Call) -> Iterator[str]:
             yield from _below(fold, log.calls[-1])
 
 
-def end_of(fold: Fold, error: kinds.ErrorRecord | None = None) -> tuple[kinds.Ended, Change]:
-    """How a run ends that was cancelled."""
+def asks_to_end(requests: Sequence[Request]) -> Request | None:
+    """The first request that the run ends: the one that counts."""
+    return next((one for one in requests if one.what == "cancel"), None)
+
+
+def end_of(
+    fold: Fold, error: kinds.ErrorRecord | None = None, *, asked: Sequence[Request] = ()
+) -> tuple[kinds.Ended, Change]:
+    """How a run ends that was cancelled, or is with these requests, which the same append takes."""
     fact = fold.cancelling
+    if fact is None and (request := asks_to_end(asked)) is not None:
+        fact = kinds.Cancelling(cause="cancel", grace_until=0, who=request.who, why=request.why)
     if fact is None or fact.cause == "deadline":
         return _ended("expired", LATE, "deadline", "", error)
     detail = f"{fact.who}: {fact.why}".removeprefix(": ").removesuffix(": ")

@@ -7,7 +7,7 @@ one writer all the same. An owner with a live lease is asked through the inbox i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Literal, cast
@@ -15,7 +15,7 @@ from typing import Literal, cast
 from outlive.engine import failures, inbox
 from outlive.engine.adoption import Acceptance, adopt
 from outlive.engine.authority import DatabaseTime, Grip, margin_s
-from outlive.engine.cancelling import Request, end_of, is_pause, terminated, written
+from outlive.engine.cancelling import Request, answers, asks_to_end, end_of, is_pause, terminated, written
 from outlive.engine.doubt import doubts
 from outlive.engine.journal import Also, Item, Journal
 from outlive.log import kinds
@@ -149,12 +149,11 @@ class Control:
                 if journal is not None:
                     await journal.append(also=Also(change=_as_it_is(journal.row)))
                 raise WrongState(run=row.id, status=status, wanted="only a paused run can be resumed")
-            # What only other code can read or continue stays blocked until there is some.
-            still = journal.row.status == "blocked" and journal.row.reason in ("diverged", "undecodable")
+            change = _going_on(journal.row)
             fact = kinds.Resumed(
-                who=failures.writable(who), why=failures.writable(why), status="blocked" if still else "ready"
-            )
-            change = _as_it_is(journal.row) if still else Change("ready")
+                who=failures.writable(who), why=failures.writable(why),
+                status="blocked" if change.status == "blocked" else "ready",
+            )  # fmt: skip
             await journal.append(Item(fact), also=Also(change=replace(change, paused=False)))
 
     async def terminate(self, row: RunRow, *, who: str, why: str) -> None:
@@ -182,11 +181,11 @@ class Control:
         async with self._seized(tenant, run, only=only, readable=False, live=live) as journal:
             if journal is None:
                 return False
-            await inbox.take(journal)
-            if journal.fold.cancelling is None:
+            if journal.fold.cancelling is None and asks_to_end(await inbox.asked(journal)) is None:
+                # What is unread stays so: it is still a reason to claim the run.
                 await journal.append(also=Also(change=_as_it_is(journal.row)))
                 return False
-            await self._conclude(journal, end_of(journal.fold))
+            await self._finish(journal)
             return True
 
     async def expire(self, tenant: Tenant, run: RunId) -> None:
@@ -195,15 +194,22 @@ class Control:
         Raises LeaseLost when somebody claims it at this moment.
         """
         async with self._seized(tenant, run, only=_OPEN, readable=False) as journal:
-            if journal is None:
-                return
-            await inbox.take(journal)
-            await self._conclude(journal, end_of(journal.fold))
+            if journal is not None:
+                await self._finish(journal)
 
-    async def _conclude(self, journal: Journal, end: tuple[kinds.Ended, Change]) -> None:
+    async def _finish(self, journal: Journal) -> None:
+        """End a run that was cancelled or has expired. The commit that ends it takes the requests for that: a cancel
+        whose row is read is never left without its end.
+        """
+        left = (await inbox.take(journal, ending=True)).asked
+        await self._conclude(journal, end_of(journal.fold, asked=[request for request, _ in left]), left)
+
+    async def _conclude(
+        self, journal: Journal, end: tuple[kinds.Ended, Change], asked: Sequence[tuple[Request, Message]] = ()
+    ) -> None:
         fact, change = end
         now, row = journal.time.now(), journal.row
-        left = doubts(journal.fold, now, f"the run was ended: {fact.reason}", lost=True)
+        met, taken = [request for request, _ in asked], tuple(message.id for _, message in asked)
         # Of a log that cannot be read, the operation records say what is pending.
         known = {call.sent.id for call in journal.fold.in_doubt() if call.sent is not None}
         rows = tuple(
@@ -211,28 +217,47 @@ class Control:
             for one in await self.store.operations(row.tenant, row.id)
             if one.status == "pending" and one.id not in known
         )
-        await journal.append(*left, Item(fact), also=Also(change=change, rows=rows))
+
+        def made() -> Iterator[Item]:
+            yield from answers(journal, met)
+            yield from doubts(journal.fold, now, f"the run was ended: {fact.reason}", lost=True)
+            yield Item(fact)
+
+        await journal.append(also=Also(change=change, rows=rows, taken=taken), made=lambda: list(made()))
+
+    async def look_after(self, tenant: Tenant, run: RunId) -> None:
+        """As `take_in`, of a run that no worker would claim for what it was sent. One that was asked to end does so
+        although its log cannot be read.
+        """
+        try:
+            await self.take_in(tenant, run)
+        except UndecodableEntry:
+            await self.enforce(tenant, run)
 
     async def take_in(self, tenant: Tenant, run: RunId, *, only: frozenset[Status] | None = None) -> None:
         """Move the inbox of a run that nobody drives into its log; a live owner does it by itself.
 
-        An ended run stays ended, a paused one that was asked to end ends, any other becomes ready. Raises LeaseLost
-        when somebody claims it at this moment.
+        An ended run stays ended. One that is blocked or paused ends, or is paused, if it was asked for that; else a
+        paused one stays as it is, and any other goes on. Raises LeaseLost when somebody claims it at this moment.
         """
         async with self._seized(tenant, run, only=only) as journal:
             if journal is None:
                 return
             row = journal.row
-            if row.paused_at is not None and not row.ended:
-                await inbox.take(journal)
-                if journal.fold.cancelling is not None:
-                    await self._conclude(journal, end_of(journal.fold))
+            if not row.ended and (row.paused_at is not None or row.status == "blocked"):
+                asked = await inbox.asked(journal)
+                if journal.fold.cancelling is not None or asks_to_end(asked) is not None:
+                    await self._finish(journal)
+                    return
+                if asked and row.paused_at is None:
+                    await inbox.take(journal)
+                    await _pause(journal, asked[0])
                     return
             left = [] if row.ended else doubts(journal.fold, journal.time.now(), "its worker was lost", lost=True)
             if left:
                 await journal.append(*left)
-            change = Change(row.status, reason=row.reason, detail=row.detail) if row.ended else Change("ready")
-            await inbox.take(journal, change=change)
+            stays = row.ended or row.paused_at is not None
+            await inbox.take(journal, change=_as_it_is(row) if stays else _going_on(row))
 
     async def strand(self, tenant: Tenant, run: RunId) -> None:
         """Block a run that diverged and was left to other builds, none of which is there any more: people must see it.
@@ -322,6 +347,12 @@ def _as_it_is(row: RunRow) -> Change:
     if row.status == "running":
         return Change("ready")
     return Change(row.status, reason=row.reason, detail=row.detail, wake_at=row.wake_at)
+
+
+def _going_on(row: RunRow) -> Change:
+    """What lets a run go on: it is ready. What only other code can read or continue stays so until there is some."""
+    only_others = row.status in ("blocked", "ready") and row.reason in ("diverged", "undecodable")
+    return _as_it_is(row) if only_others else Change("ready")
 
 
 async def _pause(journal: Journal, request: Request) -> None:

@@ -66,7 +66,7 @@ class Drive:
         self.losses = Losses(kit.store, kit.clock, owner)
         self._journal: Journal | None = None
         self._drain: Stop | None = None
-        self._pausing: tuple[Request, Message] | None = None
+        self._pausing: tuple[Request, tuple[Message, ...]] | None = None
 
     def drain(self) -> None:
         """Stop as soon as the calls in flight have reached their record, and give the run back."""
@@ -179,11 +179,11 @@ class Drive:
         await journal.append(*left, Item(fact), also=Also(change=change))
         return "ended"
 
-    async def _pause(self, journal: Journal, asked: tuple[Request, Message]) -> Verdict:
-        """The append that pauses the run takes the request."""
-        request, message = asked
+    async def _pause(self, journal: Journal, asked: tuple[Request, tuple[Message, ...]]) -> Verdict:
+        """The append that pauses the run takes all requests for it."""
+        request, messages = asked
         fact = kinds.Paused(who=request.who, why=request.why, status="ready")
-        also = Also(change=Change("ready", paused=True), taken=(message.id,))
+        also = Also(change=Change("ready", paused=True), taken=tuple(message.id for message in messages))
         await journal.append(Item(fact), also=also)
         return "released"
 

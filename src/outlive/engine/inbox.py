@@ -69,31 +69,44 @@ def resolution(decision: Decision) -> str:
 class News:
     """What taking the inbox in has brought: any rows at all, and the outcome of a call.
 
-    `pause` is left in the inbox: the append that pauses the run takes it.
+    `pause` is the first request for one, with all of them: they are left in the inbox, and the append that pauses the
+    run takes them. So are, for a run that ends here, all requests: `asked`.
     """
 
     taken: bool = False
     progress: bool = False
-    pause: tuple[Request, Message] | None = None
+    pause: tuple[Request, tuple[Message, ...]] | None = None
+    asked: tuple[tuple[Request, Message], ...] = ()
 
 
-async def take(journal: Journal, *, change: Change | None = None) -> News:
-    """Move all unread rows into the log, with `change` in the same commit."""
+async def take(journal: Journal, *, change: Change | None = None, ending: bool = False) -> News:
+    """Move all unread rows into the log, with `change` in the same commit.
+
+    With `ending` without those that the append which ends the run takes.
+    """
     async with journal.reading:
-        return await _take(journal, change)
+        return await _take(journal, change, ending)
 
 
-async def _take(journal: Journal, change: Change | None) -> News:
+async def asked(journal: Journal) -> list[Request]:
+    """What the run was asked for and has not been answered."""
+    unread = await journal.store.unread(journal.row.tenant, journal.row.id)
+    found = [_request(journal, message) for message in unread if message.topic == CONTROL]
+    return [request for request in found if request is not None]
+
+
+async def _take(journal: Journal, change: Change | None, ending: bool) -> News:
     store, run = journal.store, journal.row
     messages = await store.unread(run.tenant, run.id)
     requests = [(_request(journal, message), message) for message in messages if message.topic == CONTROL]
-    may_pause = not run.ended and journal.fold.cancelling is None
+    may_pause = not run.ended and run.paused_at is None and journal.fold.cancelling is None
+    left = [(asked, message) for asked, message in requests if asked is not None and ending]
     held = [(asked, message) for asked, message in requests if may_pause and asked and asked.what == "pause"]
-    kept = {message.id for _, message in held}
+    kept = {message.id for _, message in (*left, *held)}
     messages = [message for message in messages if message.id not in kept]
-    pause = held[0] if held else None
+    pause = (held[0][0], tuple(message for _, message in held)) if held else None
     if not messages and change is None:
-        return News(pause=pause)
+        return News(pause=pause, asked=tuple(left))
     items: list[Item] = []
     rows: dict[str, OperationRow] = {}
     for message in messages:
@@ -108,7 +121,7 @@ async def _take(journal: Journal, change: Change | None) -> News:
     also = Also(change=change, rows=tuple(rows.values()), taken=taken, progress=progress)
     met = [asked for asked, message in requests if asked is not None and message.id not in kept]
     await journal.append(*items, also=also, made=lambda: list(answers(journal, met)))
-    return News(bool(messages), progress, pause)
+    return News(bool(messages), progress, pause, tuple(left))
 
 
 def _request(journal: Journal, message: Message) -> Request | None:

@@ -291,7 +291,7 @@ class Worker:
                 elif one.why == "stranded":
                     await self._control.strand(one.tenant, one.run)
                 else:
-                    await self._control.take_in(one.tenant, one.run)
+                    await self._control.look_after(one.tenant, one.run)
             except OutliveError as error:
                 log.warning("run %s: %s", one.run, error)
             except Exception:

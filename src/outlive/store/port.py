@@ -159,8 +159,9 @@ class Attention:
     """A run that needs a control claim.
 
     Its deadline has passed and nobody could clean up (any more); or something has arrived that nobody will claim it
-    for: it has ended, or is paused and was asked to end (*late*); or it diverged, was left ready for other builds, and
-    for two leases of the worker that asks none of them has been there to take it (*stranded*).
+    for: it has ended, or is blocked or paused and was asked to end or to be paused (*late*); or it diverged, was left
+    ready for other builds, and for two leases of the worker that asks none of them has been there to take it
+    (*stranded*).
     """
 
     tenant: Tenant

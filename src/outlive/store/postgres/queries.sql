@@ -677,14 +677,17 @@ where not exists (
 
 -- name: sent
 -- Runs with something unread that this worker drives; then those to be looked after (`late`), which have ended, or are
--- paused and were asked to end.
+-- blocked or paused and were asked to end.
 select unread.tenant, unread.run_id as id, told.late
 from (
     select tenant, run_id, bool_or(topic = 'control') as asked from {schema}.inbox
     where taken_seq is null group by tenant, run_id
 ) as unread
 cross join lateral (
-    select status, owner, ended_at is not null or (paused_at is not null and unread.asked) as late from {schema}.run
+    select
+        status, owner,
+        ended_at is not null or ((paused_at is not null or status = 'blocked') and unread.asked) as late
+    from {schema}.run
     where run.tenant = unread.tenant and run.id = unread.run_id limit 1
 ) as told
 where told.late or (told.status = 'running' and told.owner = %(owner)s)

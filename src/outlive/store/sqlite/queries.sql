@@ -489,9 +489,10 @@ where not exists (
 
 -- name: sent
 -- Runs with something unread that this worker drives; then those to be looked after (`late`), which have ended, or are
--- paused and were asked to end.
+-- blocked or paused and were asked to end.
 select
-    run.tenant, run.id, run.ended_at is not null or (run.paused_at is not null and unread.asked) as late
+    run.tenant, run.id,
+    run.ended_at is not null or ((run.paused_at is not null or run.status = 'blocked') and unread.asked) as late
 from (select tenant, run_id, max(topic = 'control') as asked from inbox where taken_seq is null group by tenant, run_id)
     as unread
 cross join run on run.tenant = unread.tenant and run.id = unread.run_id
