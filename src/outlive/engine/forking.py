@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+from outlive.engine.cancelling import WITH_RUN
 from outlive.engine.failures import writable
 from outlive.log import kinds
 from outlive.log.entry import Entry, verify
@@ -129,12 +130,13 @@ class Cuts:
     _fold: Fold = field(default_factory=Fold)
     _cut: Cut | None = None
     _turns: tuple[int, int] | None = None
+    _before: kinds.Fact | None = None
 
     def behind(self, entry: Entry) -> None:
         """What is behind the last one: with that it is known whether a fork can begin there."""
         before = entry.seq - 1
         self.why = {seq: why for seq, why in self.why.items() if seq == before}
-        if self._cut is not None and _belongs(kinds.read(entry)):
+        if self._cut is not None and _belongs(kinds.read(entry), self._before):
             self.why[before] = f"entry {entry.seq} ({entry.kind}) was written together with it, and belongs to it"
             self._cut = None
         self.end()
@@ -142,7 +144,7 @@ class Cuts:
     def take(self, entry: Entry) -> None:
         """The next entry. Raises UndecodableEntry."""
         self.behind(entry)
-        fact = kinds.read(entry)
+        fact = self._before = kinds.read(entry)
         step(self._fold, entry.seq, fact, entry.scope, entry.key, entry.payload)
         if isinstance(fact, kinds.Turn):
             self._turns = (self._turns[0] if self._turns else entry.seq, entry.seq)
@@ -178,6 +180,14 @@ def _given_up(fold: Fold, call: Call) -> bool:
     return cancelled and call.sent is not None and call.sent.status not in IN_DOUBT
 
 
-def _belongs(fact: kinds.Fact) -> bool:
-    """Whether an entry is never written but together with the one before it."""
-    return isinstance(fact, kinds.ScopeCancelled) or (isinstance(fact, kinds.Arrived) and fact.again is not None)
+def _belongs(fact: kinds.Fact, before: kinds.Fact | None) -> bool:
+    """Whether an entry is never written but together with the one before it.
+
+    Of the entries of a run's cancellation those of its scopes come first.
+    """
+    begun = isinstance(before, kinds.ScopeCancelled) and before.why == WITH_RUN
+    if isinstance(fact, kinds.ScopeCancelled):
+        return begun or fact.why != WITH_RUN
+    return (isinstance(fact, kinds.Cancelling) and begun) or (
+        isinstance(fact, kinds.Arrived) and fact.again is not None
+    )
