@@ -98,7 +98,7 @@ async def test_what_would_go_is_shown_and_nothing_goes(cli: Cli, stood: str, mon
         monkeypatch.setenv("OUTLIVE_RETENTION", "failed=3d")
         table = await said(cli, "retention", "--store", stood)
         assert [line.split()[:3] for line in table.splitlines()[1:]] == [
-            ["cancelled", "for", "ever"], ["expired", "for", "ever"], ["failed", "259200s", "0"],
+            ["cancelled", "for", "ever"], ["expired", "for", "ever"], ["failed", "3d", "0"],
             ["succeeded", "for", "ever"],
         ]  # fmt: skip
         assert len(rows("select 1 from run where id = 'bills'")) == 1

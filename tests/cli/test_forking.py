@@ -32,6 +32,9 @@ def test_a_restart_pays_again_only_when_somebody_says_so(cli: Cli, paid: None, t
     assert blocked.exit_code == codes.BLOCKED
     assert "run r1 done pay(cents=5)" in blocked.stderr.replace(" has", "")
     shown = cli("show", "r2").stdout
+    assert "0 attempts, not sent by this run" in shown
+    (kept,) = json.loads(cli("show", "r2", "--json").stdout)["operations"]
+    assert (kept["status"], kept["first_sent_at"]) == ("held", None)
     assert "fork of:     r1 at entry 0" in shown
     assert f"resolve r2 {held(cli, 'r2')} reuse" in shown
     assert "there is a fork of it" in cli("show", "r1").stdout
@@ -99,6 +102,10 @@ def test_restart_in_bulk_takes_those_that_match_once(cli: Cli) -> None:
     assert done.exit_code == codes.OK
     again = cli("restart", "--status", "failed")
     assert "a  left alone: it was restarted or forked before" in again.stdout
+    assert again.stderr == "1 run is restarted, 1 left alone\n"
+    dry = cli("restart", "--status", "failed", "--dry-run")
+    assert set(dry.stdout.splitlines()) == {f"{name}  left alone: it was restarted or forked before" for name in "ab"}
+    assert dry.stderr == "0 runs would be restarted, 2 left alone\n", "a dry run tells what would come of it"
     assert len(json.loads(cli("ps", "--all", "--json").stdout)) == 5
 
 
@@ -110,8 +117,11 @@ def test_restart_takes_one_run_or_a_choice(cli: Cli, arguments: tuple[str, ...])
 def test_a_failure_of_one_stops_no_other(cli: Cli) -> None:
     cli("run", "buy", "5", "--id", "blocked")
     cli("run", "fail", "--id", "failed")
+    dry = cli("restart", "--status", "blocked", "--status", "failed", "--dry-run")
+    assert (dry.exit_code, dry.stdout) == (codes.ERROR, "failed  failed\n")
+    assert dry.stderr.endswith("1 run would be restarted, 1 failed\n"), "a dry run fails where the run itself would"
     done = cli("restart", "--status", "blocked", "--status", "failed")
     assert done.exit_code == codes.ERROR
     assert "blocked  error: run blocked is blocked; only a run that has ended" in done.stderr
-    assert "1 runs are dealt with, 1 failed" in done.stderr
+    assert done.stderr.endswith("1 run is restarted, 1 failed\n")
     assert done.stdout.startswith("failed  restarted as failed-fork-")

@@ -61,6 +61,11 @@ def test_help_tells_of_every_verb_and_exit_code(cli: Cli) -> None:
     assert [code for code, meaning in codes.MEANINGS.items() if f"{code:>3}  {meaning}" not in shown] == []
 
 
+def test_the_list_of_verbs_cuts_no_sentence(cli: Cli) -> None:
+    pages = [cli(*page, "--help").output for page in ((), ("db",), ("audit",), ("notify",))]
+    assert [line for page in pages for line in page.splitlines() if line.endswith("...") and line[:2] == "  "] == []
+
+
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_the_page_tells_of_every_verb_and_option(verb: str) -> None:
     assert [one for one in options(verb) - SHARED if f"`{one}" not in SECTIONS[verb.partition(" ")[0]]] == []

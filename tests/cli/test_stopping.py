@@ -62,7 +62,7 @@ def test_cancel_of_an_ended_run_is_too_late(cli: Cli) -> None:
     cli("run", "greet", "world", "--id", "r1")
     done = cli("cancel", "r1", "--why", "changed my mind", "--who", "ada")
     assert (done.exit_code, done.stderr) == (
-        codes.ERROR, "error: run r1 is succeeded; it is too late to cancel it\n",
+        codes.ERROR, "error: run r1 has succeeded; it is too late to cancel it\n",
     )  # fmt: skip
     assert entries(cli, "too late") == [{"what": "cancel", "who": "ada", "why": "changed my mind"}]
 
@@ -74,7 +74,7 @@ def test_terminate_ends_it_without_asking(cli: Cli) -> None:
     assert run_of(cli)["reason"] == "terminated"
     again = cli("terminate", "r1", "--why", "again")
     assert again.exit_code == codes.ERROR
-    assert "only an open run can be terminated" in again.stderr
+    assert "only a run that has not ended can be terminated" in again.stderr
 
 
 @pytest.mark.usefixtures("ready")
@@ -89,7 +89,7 @@ def test_a_paused_run_stands_still_until_it_is_resumed(cli: Cli) -> None:
     assert entries(cli, "paused") == [{"who": "ada", "why": "until noon", "status": "ready"}]
     assert cli("run", "greet", "--id", "r1").stdout == '"hello WORLD"\n'
     assert "only a paused run can be resumed" in cli("resume", "r1", "--why", "again").stderr
-    assert "only an open run can be paused" in cli("pause", "r1", "--why", "again").stderr
+    assert "only a run that has not ended can be paused" in cli("pause", "r1", "--why", "again").stderr
 
 
 @pytest.mark.parametrize("verb", ["cancel", "terminate", "pause", "resume"])
@@ -152,7 +152,7 @@ def test_those_that_have_not_ended_are_stopped(cli: Cli) -> None:
     assert done.stderr == "2 runs are cancelled\n"
     assert entries(cli, "cancelling")[0]["who"] == "ada"
     done = cli("terminate", "--agent", "greet", "--why", "and this")
-    assert (done.stdout, done.stderr) == ("r2  terminated\n", "1 runs are terminated\n")
+    assert (done.stdout, done.stderr) == ("r2  terminated\n", "1 run is terminated\n")
     assert statuses(cli) == {"r1": "cancelled", "r2": "cancelled", "r3": "cancelled", "r4": "succeeded"}
 
 
@@ -169,7 +169,7 @@ def test_paused_ones_are_found_and_go_on(cli: Cli) -> None:
     assert (done.exit_code, done.stdout, done.stderr) == (
         codes.OK,
         "r1  goes on; it is ready\n",
-        "1 runs are resumed\n",
+        "1 run is resumed\n",
     )
     assert cli("ps", "--paused").stderr == "no runs\n"
 
@@ -182,7 +182,7 @@ def test_what_is_only_asked_is_counted_for_itself(cli: Cli, verb: str, done: str
     assert came.exit_code == codes.OK
     asked, own = sorted(came.stdout.splitlines(), reverse=True)
     assert (asked.startswith("r2  asked to "), own) == (True, f"r1  {done}")
-    assert came.stderr == f"1 runs are {done}, 1 asked\n"
+    assert came.stderr == f"1 run is {done}, 1 asked\n"
     alone = cli(verb, "r2", "--why", "enough", "--wait", "0s")
     assert (alone.exit_code, alone.stdout, alone.stderr) == (codes.AGAIN, f"{asked}\n", "")
 
@@ -192,5 +192,5 @@ def test_too_late_for_one_stops_no_other(cli: Cli) -> None:
     done = cli("cancel", "--status", "ready", "--status", "succeeded", "--why", "changed my mind")
     assert (done.exit_code, lines(done.stdout)) == (codes.ERROR, ["r1  cancelled", "r2  cancelled"])
     assert done.stderr.splitlines() == [
-        "r4  error: run r4 is succeeded; it is too late to cancel it", "2 runs are cancelled, 1 failed",
+        "r4  error: run r4 has succeeded; it is too late to cancel it", "2 runs are cancelled, 1 failed",
     ]  # fmt: skip

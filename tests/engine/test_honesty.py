@@ -306,7 +306,7 @@ async def test_retry_reopens_nothing_that_has_ended(rig: Rig) -> None:
     await rig.store.post(decision((await rig.operations(RUN))[0].id, 1, "happened"))
     await rig.settle(worker)
     assert (await rig.row(RUN)).status == "succeeded"
-    with pytest.raises(WrongState, match="is succeeded"):
+    with pytest.raises(WrongState, match="has succeeded"):
         await control(rig).retry(blocked, who="ada", why="an old list")
     assert (await rig.kinds(RUN)).count("ended") == 1
 

@@ -44,7 +44,7 @@ async def test_terminate_ends_a_run_in_any_status(either: Rig, status: str) -> N
     assert (row.status, row.reason, row.detail, row.paused_at) == ("cancelled", "terminated", "ada: enough", None)
     await rig.settle(worker)
     assert "add 99" not in does.steps
-    with pytest.raises(WrongState, match="only an open run can be terminated"):
+    with pytest.raises(WrongState, match="only a run that has not ended can be terminated"):
         await handle(rig).terminate(who=WHO, why=WHY)
 
 

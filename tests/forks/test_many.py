@@ -104,7 +104,7 @@ async def test_what_came_too_late_is_a_failure() -> None:
             await world.store.append(ended, now=world.clock.now())
         cancelling = stopping.cancelling("ada", "", grace=timedelta(0), wait=timedelta(0))
         done = await bulk.one(world.store, await world.row("cancel"), cancelling)
-        assert done == bulk.Done(RunId("cancel"), "run cancel is failed; it is too late to cancel it", failed=True)
+        assert done == bulk.Done(RunId("cancel"), "run cancel has failed; it is too late to cancel it", failed=True)
         done = await bulk.one(world.store, await world.row("pause"), stopping.pausing("ada", "", wait=timedelta(0)))
         assert done.failed
         assert "only an open run can be paused" in done.said

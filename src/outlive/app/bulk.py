@@ -24,6 +24,12 @@ class NotYet(str):
     __slots__ = ()
 
 
+class Left(str):
+    """Words of a verb for a run that it leaves alone. It is no failure."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
     """What came of one run."""
@@ -31,6 +37,13 @@ class Done:
     run: RunId
     said: str
     failed: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What it counts as: *done*, *asked*, *left alone* or *failed*."""
+        if self.failed:
+            return "failed"
+        return "asked" if isinstance(self.said, NotYet) else "left alone" if isinstance(self.said, Left) else "done"
 
 
 async def chosen(store: Store, tenant: Tenant, which: RunFilter, *, page: int = _PAGE) -> AsyncIterator[RunRow]:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from outlive.duty.retention import Ages
+from outlive.duty.retention import Ages, shown
 from outlive.model.ids import Tenant
 from outlive.model.run import ENDED, Status
 from outlive.store.keeping import Aged, Forgetting
@@ -23,6 +23,11 @@ class Standing:
     age: timedelta | None
     going: int = 0
     kept: Counter[str] = field(default_factory=Counter)
+
+
+def age(standing: Standing) -> str:
+    """How long runs of the status are kept, in words."""
+    return "for ever" if standing.age is None else shown(standing.age)
 
 
 def standings(ages: Ages) -> list[Standing]:

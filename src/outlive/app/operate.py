@@ -47,7 +47,7 @@ from outlive.model.errors import (
 )
 from outlive.model.ids import RunId, Tenant
 from outlive.model.operation import IN_DOUBT, OperationRow
-from outlive.model.run import Block, RunFilter, RunRow, Status
+from outlive.model.run import Block, RunFilter, RunRow, Status, refusal_to_fork
 from outlive.store.keeping import Kept
 from outlive.store.port import Divergence, Store, WorkerRow
 
@@ -411,17 +411,29 @@ async def fork(
     return await forking.fork(store, SystemClock(), Tenant(tenant), RunId(run), wish)
 
 
+_FORKED = "left alone: it was restarted or forked before"
+
+
 def restarting(who: str, why: str, *, repeat_effects: bool) -> bulk.Verb:
     """`restart` for many runs. One that was forked before is left alone, so that the same command twice is harmless."""
 
     async def verb(store: Store, row: RunRow) -> str:
         if row.forked:
-            return "left alone: it was restarted or forked before"
+            return bulk.Left(_FORKED)
         wish = forking.Wish(at=0, who=who, why=why, repeat_effects=repeat_effects)
         made = await forking.fork(store, SystemClock(), row.tenant, row.id, wish)
         return f"restarted as {made.id}"
 
     return verb
+
+
+async def would_restart(store: Store, row: RunRow) -> str:
+    """The dry run of `restarting`: it changes nothing, and fails where that would."""
+    if row.forked:
+        return bulk.Left(_FORKED)
+    if (refusal := refusal_to_fork(row.id, row)) is not None:
+        raise refusal
+    return await bulk.would(store, row)
 
 
 async def many(store: Store, tenant: str, which: RunFilter, verb: bulk.Verb) -> AsyncIterator[bulk.Done]:

@@ -102,7 +102,7 @@ class Settings:
     """What a process of this program can be told."""
 
     store: str = field(
-        default="sqlite:///outlive.db", repr=False, metadata=_say("where runs live: sqlite:///path", _url)
+        default="sqlite:///outlive.db", repr=False, metadata=_say("where runs live; sqlite:/// or postgresql://", _url)
     )
     app: str = field(default="", metadata=_say("the application, as module:attribute"))
     tenant: str = field(default="default", metadata=_say("whose runs", _name))

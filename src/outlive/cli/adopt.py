@@ -46,7 +46,7 @@ def adopt(
     unsafe_durability: options.Unsafe = False,
     debug: options.Debug = False,
 ) -> None:  # fmt: skip
-    """Accept that the code does something else at a step than the log has.
+    """Accept that the code differs from the log at a step.
 
     For a run that has diverged: `outlive show` says at which entry, and which of the four ways there are. It holds for
     every build from then on, and all builds may try the run again. Only steps are adopted, never what a tool did, what

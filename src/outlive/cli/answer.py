@@ -38,7 +38,7 @@ def answer(
     unsafe_durability: options.Unsafe = False,
     debug: options.Debug = False,
 ) -> None:  # fmt: skip
-    """Answer a question that a run has asked; the first answer counts.
+    """Answer a question of a run; the first answer counts.
 
     The run goes on by itself then. An answer of a plain type (text, number, yes or no) is checked before it is stored;
     what the agent finds not to fit is used up.

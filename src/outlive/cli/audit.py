@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from outlive.cli import codes, options
-from outlive.cli.screen import plain, put, put_json, say
+from outlive.cli.screen import numbered, plain, put, put_json, say
 
 if TYPE_CHECKING:
     from outlive.app.audit import Misfit, Progress
@@ -123,7 +123,7 @@ def _say_how_it_went(found: list[Misfit], progress: Progress) -> None:
     for run in progress.busy:
         say(f"run {run} was written all the time: its log fits, what stands beside it was not compared; try again")
     verdict = f"{len(found)} do not fit" if found else "all fits"
-    say(f"{progress.runs} runs, {progress.entries} entries: {verdict}")
+    say(f"{numbered(progress.runs, 'run')}, {progress.entries} entries: {verdict}")
 
 
 def _line(misfit: Misfit) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from outlive.cli import codes, options
-from outlive.cli.screen import plain, put, put_json, say
+from outlive.cli.screen import numbered, plain, put, put_json, say
 
 if TYPE_CHECKING:
     from outlive.app.doctor import Finding, Tally
@@ -23,7 +23,9 @@ def doctor(
     unsafe_durability: options.Unsafe = False,
     debug: options.Debug = False,
 ) -> None:
-    """See whether every run is explained and the store can be trusted; changes nothing.
+    """See what somebody should look at; changes nothing.
+
+    Is every run explained, and can the store be trusted?
 
     A run that has not ended waits in a queue that a live worker serves, or a worker drives it, or it waits for a time
     or a message, or somebody paused it, or it is blocked for a reason that is named. Runs of which none of that is
@@ -60,7 +62,8 @@ def doctor(
         put_json(_json(found, tally), indent=2)
     else:
         explained = ", ".join(f"{kind} {count}" for kind, count in sorted(tally.explained.items()) if kind != "none")
-        say(f"{tally.runs} runs have not ended{f' (explained by: {explained})' if explained else ''}")
+        have = "has" if tally.runs == 1 else "have"
+        say(f"{numbered(tally.runs, 'run')} {have} not ended{f' (explained by: {explained})' if explained else ''}")
         say("nothing to look at" if not found else f"{len(found)} to look at")
         if not tally.told:
             say("nobody is told of blocked runs: no worker with routes is here; see docs/notifications.md")

@@ -37,7 +37,7 @@ def _complain(error: typer.BadParameter) -> int:
     # What a verb itself refuses names the option.
     bare = (getattr(error, "param", ""), getattr(error, "param_hint", "")) == (None, None)
     said: str = error.message if bare else error.format_message()
-    say(f"error: {said}")
+    say(f"error: {said.replace(': Value error, ', ': ')}")
     if error.ctx is not None:
         say(f"hint: `{error.ctx.command_path} --help` tells how it is typed")
     return error.exit_code

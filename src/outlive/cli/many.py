@@ -10,7 +10,7 @@ import typer
 from outlive.cli import options
 from outlive.cli.codes import AGAIN, ERROR
 from outlive.cli.ps import StatusName
-from outlive.cli.screen import plain, put, say
+from outlive.cli.screen import numbered, plain, put, say
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -63,12 +63,13 @@ class Choice:
 
 def act(
     settings: Settings, run: str | None, choice: Choice, verb: Verb, *, statuses: tuple[str, ...], dry_run: bool,
-    done: str,
+    done: str, would: Verb | None = None,
 ) -> None:  # fmt: skip
     """Do it to one run, or to all that are chosen: among runs of `statuses`, unless others are asked for.
 
     A line for each goes to stdout, the sum to stderr. One run that fails raises its error; of many, each failure is a
     line on stderr, and the exit code is 1. Of one run that was asked and not more, the exit code is 75.
+    A dry run does `would` instead, without which each is listed as it is.
     """
     import asyncio
 
@@ -77,10 +78,12 @@ def act(
 
     asked = {one.value for one in choice.status or ()} or set(statuses)
     labels, older = options.labels_of(choice.label), options.time_of(choice.older_than, "--older-than")
-    counts = dict.fromkeys(("done", "asked", "failed"), 0)
+    if dry_run:
+        verb = would or bulk.would
+    counts = dict.fromkeys(("done", "asked", "left alone", "failed"), 0)
 
     def tell(one: bulk.Done) -> None:
-        counts["failed" if one.failed else "asked" if isinstance(one.said, bulk.NotYet) else "done"] += 1
+        counts[one.kind] += 1
         if one.failed:
             say(f"{one.run}  error: {one.said}")
         else:
@@ -90,19 +93,22 @@ def act(
         async with operate.reading(settings) as store:
             if run is not None:
                 row = await operate.found(store, settings.tenant, run)
-                tell(bulk.Done(row.id, await (bulk.would if dry_run else verb)(store, row)))
+                tell(bulk.Done(row.id, await verb(store, row)))
                 return
             which = await operate.filtered(
                 store, statuses=[one for one in STATUSES if one in asked], agent=choice.agent or "",
                 reason=choice.reason or "", labels=labels, older_than=older, paused=choice.paused,
             )  # fmt: skip
-            async for one in operate.many(store, settings.tenant, which, bulk.would if dry_run else verb):
+            async for one in operate.many(store, settings.tenant, which, verb):
                 tell(one)
 
     asyncio.run(go())
     if run is None:
-        others = "".join(f", {counts[one]} {one}" for one in ("asked", "failed") if counts[one])
-        say(f"{counts['done']} runs {'would be' if dry_run else 'are'} {done}{others}")
+        count, does = counts.pop("done"), "would be"
+        if not dry_run:
+            does = "is" if count == 1 else "are"
+        others = "".join(f", {number} {kind}" for kind, number in counts.items() if number)
+        say(f"{numbered(count, 'run')} {does} {done}{others}")
         if counts["failed"]:
             raise typer.Exit(ERROR)
     elif counts["asked"]:

@@ -34,7 +34,7 @@ def questions(
     unsafe_durability: options.Unsafe = False,
     debug: options.Debug = False,
 ) -> None:
-    """List the open questions of runs, with whom they are put to.
+    """List the open questions of runs, and to whom they are put.
 
     They are read from the logs of the runs that have not ended. `outlive answer` answers one.
     """

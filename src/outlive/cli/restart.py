@@ -33,10 +33,11 @@ def restart(
     unsafe_durability: options.Unsafe = False,
     debug: options.Debug = False,
 ) -> None:
-    """Restart runs that have ended or are paused: a fork with nothing but the input as history.
+    """Restart runs that have ended or are paused, as new runs.
 
-    What a run has done is not done again: the new one is blocked there until somebody decides. Of many, ended ones are
-    taken if no status is asked for, and one that was forked before is left alone.
+    A restart is a fork with nothing but the input as history. What a run has done is not done again: the new one is
+    blocked there until somebody decides. Of many, ended ones are taken if no status is asked for, and one that was
+    forked before is left alone.
     """
     from outlive.app import operate
     from outlive.model.run import ENDED
@@ -53,5 +54,5 @@ def restart(
     verb = operate.restarting(who or options.user(), why, repeat_effects=repeat_effects)
     many.act(
         operate.settings_of(None, **given), run, choice, verb, statuses=tuple(ENDED), dry_run=dry_run,
-        done="restarted" if dry_run else "dealt with",
+        done="restarted", would=operate.would_restart if run is None else None,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from outlive.cli import options
-from outlive.cli.screen import plain, put, put_json, put_table, say
+from outlive.cli.screen import numbered, plain, put, put_json, put_table, say
 
 if TYPE_CHECKING:
     from outlive.app.lasting import Standing
@@ -24,7 +24,7 @@ def retention(
     unsafe_durability: options.Unsafe = False,
     debug: options.Debug = False,
 ) -> None:
-    """See which runs are old enough to be forgotten; changes nothing.
+    """See which runs would be forgotten now; changes nothing.
 
     Workers do it, once an hour, by OUTLIVE_RETENTION as it is set for them: set it here as well. Without --tenant, of
     all tenants.
@@ -52,21 +52,17 @@ def retention(
         put_json(_json(standings, named if runs else None), indent=2)
     elif not runs:
         _print(standings)
-    say(f"{sum(one.going for one in standings)} runs would go now")
-
-
-def _age(standing: Standing) -> str:
-    from outlive.app.settings import shown
-
-    return "for ever" if standing.age is None else shown(standing.age)
+    say(f"{numbered(sum(one.going for one in standings), 'run')} would go now")
 
 
 def _print(standings: list[Standing]) -> None:
     from rich.text import Text
 
+    from outlive.app.lasting import age
+
     cells = [
         [
-            Text(one.status), Text(_age(one)), Text(str(one.going)),
+            Text(one.status), Text(age(one)), Text(str(one.going)),
             Text(", ".join(f"{count} for {why}" for why, count in sorted(one.kept.items())) or "-"),
         ]
         for one in standings

@@ -120,6 +120,11 @@ def span(milliseconds: int) -> str:
     return " ".join(f"{count}{unit}" for count, unit in parts[first : first + 2] if count) or "0s"
 
 
+def numbered(count: int, thing: str) -> str:
+    """How many of a thing, as people say it: `1 run`, `2 runs`."""
+    return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
 def value_of(text: str | None) -> object:
     """A stored JSON text as a value; a text that is none as it is."""
     try:
@@ -163,6 +168,6 @@ def operation_json(row: OperationRow) -> dict[str, object]:
         "id": row.id, "tool": row.tool, "effect": row.effect, "status": row.status, "how": row.how, "key": row.key,
         "attempts": row.attempt, "arguments": value_of(row.arguments), "outcome": value_of(row.outcome),
         "error": row.error, "notes": row.notes, "duplicates": row.duplicates,
-        "first_sent_at": iso(row.first_sent_at), "updated_at": iso(row.updated_at),
+        "first_sent_at": iso(row.first_sent_at) if row.attempt else None, "updated_at": iso(row.updated_at),
         "not_before": iso(row.not_before),
     }  # fmt: skip

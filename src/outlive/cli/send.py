@@ -39,7 +39,9 @@ def send(
     unsafe_durability: options.Unsafe = False,
     debug: options.Debug = False,
 ) -> None:  # fmt: skip
-    """Send a message to a run, which receives it on the topic: before it waits for it, while it does, or later.
+    """Send a message to a run, on a topic.
+
+    It is received there by a wait that has begun or by a later one, whether or not a worker lives now.
 
     It is stored when this returns; no worker needs to live. What it has to be, the agent says where it receives it: one
     that does not fit is used up.

@@ -12,6 +12,7 @@ from outlive.cli.screen import (
     console,
     iso,
     local,
+    numbered,
     operation_json,
     plain,
     put_json,
@@ -175,8 +176,9 @@ def _headline(row: OperationRow) -> Text:
 
 
 def _details(row: OperationRow) -> Iterator[tuple[str, str]]:
-    attempts = f"{row.attempt} attempt{'' if row.attempt == 1 else 's'}"
-    yield "effect", f"{row.effect}, {attempts}, first sent {local(row.first_sent_at)}, changed {local(row.updated_at)}"
+    attempts = numbered(row.attempt, "attempt")
+    sent = f"first sent {local(row.first_sent_at)}" if row.attempt else "not sent by this run"
+    yield "effect", f"{row.effect}, {attempts}, {sent}, changed {local(row.updated_at)}"
     yield "key", row.key
     if row.outcome is not None:
         yield "outcome", row.outcome

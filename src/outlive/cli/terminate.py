@@ -27,7 +27,7 @@ def terminate(
     unsafe_durability: options.Unsafe = False,
     debug: options.Debug = False,
 ) -> None:
-    """End a run, or many, at once, whatever they are doing; try `outlive cancel` first.
+    """End a run, or many, at once; try `outlive cancel` first.
 
     Its code does not clean up, and nothing that its worker does from now on is recorded, but for what it learns of
     calls that were sent: these are in doubt, and listed in `outlive show`.

@@ -24,7 +24,7 @@ def versions(
     unsafe_durability: options.Unsafe = False,
     debug: options.Debug = False,
 ) -> None:
-    """See which versions of each agent have runs that have not ended, and which workers serve them.
+    """See which versions have runs left, and who serves them.
 
     A line is a version: its runs by status, the live workers that serve it with their builds, the runs that no live
     worker could drive, and those that a build has diverged from. Without --tenant, of all tenants.

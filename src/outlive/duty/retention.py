@@ -33,7 +33,7 @@ class Ages:
     by_status: tuple[tuple[Status, timedelta], ...]
 
     def __str__(self) -> str:
-        return ",".join(f"{status}={_shown(age)}" for status, age in self.by_status) or "off"
+        return ",".join(f"{status}={shown(age)}" for status, age in self.by_status) or "off"
 
 
 DEFAULT_AGES = Ages(
@@ -132,7 +132,8 @@ def _parts(some: Sequence[T], most: int) -> Iterator[Sequence[T]]:
     return (some[start : start + most] for start in range(0, len(some), most))
 
 
-def _shown(age: timedelta) -> str:
+def shown(age: timedelta) -> str:
+    """A time as one would write it in the setting: `30d`."""
     seconds = int(age.total_seconds())
     unit, size = next((unit, size) for unit, size in _UNITS if seconds % size == 0)
     return f"{seconds // size}{unit}"

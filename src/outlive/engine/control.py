@@ -131,7 +131,8 @@ class Control:
                     return True
         now = await self.store.run(row.tenant, row.id)
         if now is None or now.ended:
-            raise WrongState(run=row.id, status=now.status if now else "gone", wanted="only an open run can be paused")
+            status = now.status if now is not None else "gone"
+            raise WrongState(run=row.id, status=status, wanted="only a run that has not ended can be paused")
         message = Message(row.tenant, row.id, inbox.CONTROL, key, written(request))
         await self.store.post(message, now=self.clock.now())
         return False
@@ -167,7 +168,8 @@ class Control:
                     if journal is None:
                         now = await self.store.run(row.tenant, row.id)
                         status = now.status if now is not None else "gone"
-                        raise WrongState(run=row.id, status=status, wanted="only an open run can be terminated")
+                        wanted = "only a run that has not ended can be terminated"
+                        raise WrongState(run=row.id, status=status, wanted=wanted)
                     await self._conclude(journal, end)
                     return
             except LeaseLost:

@@ -277,11 +277,17 @@ class TooEarly(RequestError):
         self.operation, self.seconds = operation, seconds
 
 
+def stands(status: str) -> str:
+    """How a run of that status stands, as the end of a sentence: `is waiting`, `has failed`, `was cancelled`."""
+    by_word = {"succeeded": "has", "failed": "has", "cancelled": "was", "expired": "has"}
+    return f"{by_word.get(status, 'is')} {status}"
+
+
 class WrongState(RequestError):
     """The run is not in a state that allows this."""
 
     def __init__(self, *, run: str, status: str, wanted: str) -> None:
-        super().__init__(f"run {run} is {status}; {wanted}")
+        super().__init__(f"run {run} {stands(status)}; {wanted}")
         self.run, self.status, self.wanted = run, status, wanted
 
 
