@@ -107,7 +107,7 @@ async def test_what_came_too_late_is_a_failure() -> None:
         assert done == bulk.Done(RunId("cancel"), "run cancel has failed; it is too late to cancel it", failed=True)
         done = await bulk.one(world.store, await world.row("pause"), stopping.pausing("ada", "", wait=timedelta(0)))
         assert done.failed
-        assert "only an open run can be paused" in done.said
+        assert "only a run that has not ended can be paused" in done.said
 
 
 async def test_a_store_that_is_gone_ends_it() -> None:
