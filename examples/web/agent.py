@@ -4,6 +4,7 @@ from pydantic import BaseModel, Field
 
 from examples.web.app import app
 from outlive import Run
+from outlive.events import stream
 
 
 class Order(BaseModel):
@@ -34,8 +35,12 @@ class Verdict(BaseModel):
 
 
 def written(topic: str, number: int) -> str:
-    """Where a model would be asked."""
-    return f"{topic}, section {number}"
+    """Where a model would be asked; what it has said until now is shown at once."""
+    text = ""
+    for word in (f"{topic}, ", "section ", str(number)):
+        stream(word)
+        text += word
+    return text
 
 
 @app.agent()

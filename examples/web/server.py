@@ -74,7 +74,7 @@ async def refused(_: Request, error: Exception) -> Response:
 
 
 def _lines(handle: Handle[str], after: str | None) -> AsyncIterator[str]:
-    followed = handle.events(after=after)
+    followed = handle.events(after=after, deltas=True)
 
     async def lines() -> AsyncIterator[str]:
         async with aclosing(followed):
@@ -85,6 +85,10 @@ def _lines(handle: Handle[str], after: str | None) -> AsyncIterator[str]:
 
 
 def _frame(event: Event) -> str:
+    if event.attempt is not None:
+        # No id: a browser that reconnects goes on where the log was, as if it had never seen this.
+        call = f"{event.attempt.call} {event.attempt.epoch}.{event.attempt.number}"
+        return f"event: delta\ndata: {json.dumps({**event.data, 'of': call})}\n\n"
     return f"id: {event.cursor}\nevent: {event.name}\ndata: {json.dumps(event.data)}\n\n"
 
 

@@ -1,5 +1,6 @@
-"""What `Handle.events` gives, for annotations."""
+"""What `Handle.events` gives, for annotations; and `stream`, by which a step or a tool lets its text be seen early."""
 
-from outlive.app.client import Event
+from outlive.app.following import Attempt, Event
+from outlive.engine.streaming import stream
 
-__all__ = ["Event"]
+__all__ = ["Attempt", "Event", "stream"]

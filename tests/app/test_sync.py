@@ -51,7 +51,7 @@ async def work(id: str) -> None:
         (
             sync.Handle,
             outlive.Handle,
-            ("status", "result", "send", "cancel", "terminate", "pause", "resume"),
+            ("status", "result", "events", "send", "cancel", "terminate", "pause", "resume"),
         ),
     ],
 )
@@ -60,6 +60,8 @@ def test_the_signatures_are_those_of_the_asynchronous_ones(ours: type, theirs: t
     assert public - {"do", "close"} == set(names)
     for name in names:
         mine, other = (inspect.signature(vars(one)[name]) for one in (ours, theirs))
+        if name == "events":
+            mine, other = (one.replace(return_annotation="") for one in (mine, other))
         assert mine == other, name
         assert not inspect.iscoroutinefunction(vars(ours)[name])
 
@@ -75,6 +77,18 @@ def test_a_run_is_started_told_something_and_asked_for(client: sync.Client) -> N
     assert client.handle(greets, "greets-ada").result() == "good evening, Ada"
     client.close()
     assert handle.status() == "succeeded", "a client opens its store again"
+
+
+def test_a_run_is_followed(client: sync.Client) -> None:
+    handle = client.start(greets, "Ada", id="greets-ada")
+    handle.send("greetings", "good evening", key="one")
+    asyncio.run(work(handle.id))
+    for deltas in (False, True):
+        [ended] = handle.events(deltas=deltas)
+        assert (ended.name, ended.data["status"]) == ("run.ended", "succeeded")
+        assert list(handle.events(after=ended.cursor, deltas=deltas)) == []
+    with pytest.raises(Refused):
+        handle.events(after="x")
 
 
 def test_a_start_in_the_callers_own_transaction(postgres: str) -> None:

@@ -12,7 +12,19 @@ import pytest
 from outlive.app import client, outlive
 from outlive.app.settings import Settings, shown
 from outlive.duty import route, telling, webhook
-from outlive.engine import authority, callables, definition, failures, notices, replay, settle, waking, worker
+from outlive.duty import streaming as deltas
+from outlive.engine import (
+    authority,
+    callables,
+    definition,
+    failures,
+    notices,
+    replay,
+    settle,
+    streaming,
+    waking,
+    worker,
+)
 from outlive.engine.attempt import Kit
 from outlive.log import entry
 from outlive.model.operation import Effect, OperationStatus, Retry
@@ -82,6 +94,11 @@ FIGURES = {
     "sign of life": [spoken(worker.SIGN_MOST_S)],
     "how soon `handle": [spoken(client._PAUSE_LEAST), spoken(client._PAUSE_MOST)],
     "payload in": [f"{entry.BLOB_BYTES // 1024} KiB"],
+    "a piece of text": [f"{streaming.MOST_OF_PIECE:,}"],
+    "what an attempt": [f"{streaming.MOST_OF_CALL:,}"],
+    "what the calls of": [f"{streaming.MOST_OF_RUN:,}"],
+    "how often a worker writes": [spoken(streaming.BETWEEN_S), str(streaming.MOST_AT_ONCE)],
+    "text whose worker": ["1 h" if timedelta(hours=1) == deltas.OLDEST else "?"],
     "id of a run": ["200" if "len(name) > 200" in inspect.getsource(outlive.Outlive.start) else "?"],
     "message and data": [f"{failures._LONGEST:,}"],
     "a call as it is shown": [str(replay._SHOWN)],

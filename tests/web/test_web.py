@@ -41,6 +41,10 @@ class Reader:
                 if line:
                     key, _, frame[key] = line.partition(": ")
                 else:
+                    if frame["event"] == "delta":
+                        assert "id" not in frame, "who reconnects with it would not be where the log was"
+                        frame = Frame()
+                        continue
                     self.seen.append(frame)
                     frame, complete = Frame(), complete + 1
                 if complete and (frame or not self.midway or self.seen[-1]["event"] in _LAST):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, TypeVar, cast
 
 from outlive.app import mail, stop
+from outlive.app.following import Event, Following
 from outlive.engine import forking
 from outlive.engine.control import Control
 from outlive.engine.definition import AgentSpec
@@ -20,24 +20,13 @@ from outlive.model.errors import Refused, RunCancelled, RunExpired, RunFailed, T
 from outlive.model.ids import RunId, Tenant
 from outlive.model.run import RunRow
 from outlive.store.port import Store
+from outlive.store.streaming import Streaming
 
 R_co = TypeVar("R_co", covariant=True)
 
 _PAUSE_LEAST, _PAUSE_MOST = 0.01, 0.25
 _BACK = 100
 _LONGEST_CURSOR = 18
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Something that a run made known, at `cursor` of its log.
-
-    `name` is the agent's own for what it emits, else `run.asked`, `run.blocked` or `run.ended`.
-    """
-
-    cursor: str
-    name: str
-    data: dict[str, object]
 
 
 class Handle(Generic[R_co]):
@@ -69,14 +58,18 @@ class Handle(Generic[R_co]):
             await self._clock.sleep(left)
             pause = min(pause * 1.5, _PAUSE_MOST)
 
-    def events(self, *, after: str | None = None) -> AsyncGenerator[Event]:
+    def events(self, *, after: str | None = None, deltas: bool = False) -> AsyncGenerator[Event]:
         """What the run makes known, from the beginning or after a cursor, until the run has ended.
 
         Only what is committed: who goes on from the cursor of the last event that he has seen misses nothing and sees
         nothing twice. Raises Refused at once for what is no cursor; and with the first event UnknownRun, or Refused for
         a cursor that the log does not have, or has no more since the database has lost it.
+
+        With `deltas` also text that calls stream while they are made, in its place between the events. It is no fact:
+        what was missed of it is not seen again, and what its call records supersedes it.
         """
-        return self._events(-1 if after is None else _seq(after))
+        seq = -1 if after is None else _seq(after)
+        return self._events(seq, Following(seq) if deltas else None)
 
     async def send(self, topic: str, message: object, *, key: str) -> None:
         """Send a message to the run, which receives it on `topic`: before it waits for it, while it does, or later.
@@ -143,7 +136,7 @@ class Handle(Generic[R_co]):
         row = await forking.fork(self._store(), self._clock, self._tenant, self._run, wish)
         return Handle(self._store, self._clock, self._agent, self._tenant, row.id)
 
-    async def _events(self, seq: int) -> AsyncGenerator[Event]:
+    async def _events(self, seq: int, following: Following | None) -> AsyncGenerator[Event]:
         pause = _PAUSE_LEAST
         while True:
             row = await self._row()
@@ -153,6 +146,8 @@ class Handle(Generic[R_co]):
             ended = row.ended
             entries = await self._store().entries(self._tenant, self._run, after=seq, limit=_BACK)
             for entry in entries:
+                for over in following.passed(entry, str(max(seq, 0))) if following is not None else ():
+                    yield over
                 seq, pause = entry.seq, _PAUSE_LEAST
                 if (event := _event(entry)) is not None:
                     yield event
@@ -160,8 +155,24 @@ class Handle(Generic[R_co]):
                 continue
             if ended:
                 return
+            for delta in await self._streamed(following, str(seq)) if following is not None else ():
+                yield delta
+                pause = _PAUSE_LEAST
             await self._clock.sleep(pause)
             pause = min(pause * 1.5, _PAUSE_MOST)
+
+    async def _streamed(self, following: Following, cursor: str) -> list[Event]:
+        """The text on its way that may be shown now."""
+        store = self._store()
+        if not isinstance(store, Streaming):
+            return []
+        deltas = await store.deltas(self._tenant, self._run, after=following.position, limit=_BACK)
+        while (lacks := following.lacks(deltas))[0] < lacks[1]:
+            after = max(lacks[0], lacks[1] - _BACK) - 1
+            following.learn(
+                await store.entries(self._tenant, self._run, after=after, limit=lacks[1] - after - 1), after + 1
+            )
+        return following.show(deltas, cursor)
 
     async def _row(self) -> RunRow:
         row = await self._store().run(self._tenant, self._run)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from outlive.app.registry import Registry
 from outlive.app.settings import Settings
 from outlive.duty.retention import OrphanBlobs, Retention
 from outlive.duty.rota import Duty, Rotation
+from outlive.duty.streaming import DeltasDuty
 from outlive.duty.telling import DeadlinesDuty, Sender, TellingDuty
 from outlive.engine.approval import Roles
 from outlive.engine.aside import Aside
 from outlive.engine.attempt import Kit
 from outlive.engine.authority import DatabaseTime
 from outlive.engine.definition import ToolSpec
+from outlive.engine.streaming import Streams
 from outlive.engine.worker import Pace, Worker, owner_name
 from outlive.harness.function import FunctionHarness
 from outlive.model.clock import Clock
@@ -26,6 +29,7 @@ from outlive.store import sqlite
 from outlive.store.keeping import Kept
 from outlive.store.port import Store
 from outlive.store.sqlite import open_sqlite
+from outlive.store.streaming import Streaming
 from outlive.store.upkeep import Upkeep
 
 
@@ -96,11 +100,17 @@ def worker_of(
     return Worker(store, kit, registry.agents, FunctionHarness(), pace, owner_name(clock))
 
 
+def attend_streams(worker: Worker, store: Store, clock: Clock) -> None:
+    """Let what calls stream be seen, if the store keeps such text. On the worker's event loop."""
+    if isinstance(store, Streaming):
+        worker.kit = replace(worker.kit, streams=Streams(store, clock, worker.kit.scrubber))
+
+
 def attend_duties(worker: Worker, store: Store, settings: Settings, clock: Clock) -> None:
     """Let the worker offer to do what belongs to no run, if its store is one that can be kept in order."""
     if not isinstance(store, Kept):
         return
-    duties: list[Duty] = [DeadlinesDuty(store, settings.deadline_lead, clock)]
+    duties: list[Duty] = [DeadlinesDuty(store, settings.deadline_lead, clock), DeltasDuty(store)]
     if settings.retention.by_status:
         duties += [Retention(store, settings.retention), OrphanBlobs(store, store)]
     if settings.notify.every:

@@ -13,7 +13,7 @@ from typing_extensions import TypeVar as DefaultTypeVar
 
 from outlive.app.approvals import Approvals
 from outlive.app.client import Handle
-from outlive.app.compose import attend_duties, open_store, worker_of
+from outlive.app.compose import attend_duties, attend_streams, open_store, worker_of
 from outlive.app.registry import Registry
 from outlive.app.settings import Settings
 from outlive.duty.route import Route, Routes
@@ -242,6 +242,7 @@ class Outlive(Generic[D]):
                 self.registry, self.opened, settings, self._clock, deps, secrets=self.secrets, roles=self.roles
             )  # fmt: skip
             attend_duties(worker, self.opened, settings, self._clock)
+            attend_streams(worker, self.opened, self._clock)
             worker.pace = replace(worker.pace, queues=tuple(queues))
             self._worker = worker
             try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from outlive.app import inspect
-from outlive.app.compose import attend_duties, worker_of
+from outlive.app.compose import attend_duties, attend_streams, worker_of
 from outlive.app.operate import opened
 from outlive.app.outlive import Outlive
 from outlive.app.settings import Settings
@@ -117,6 +117,7 @@ async def serving(
                 app.registry, store, settings, SystemClock(), deps, secrets=app.secrets, roles=app.roles
             )  # fmt: skip
             attend_duties(worker, store, settings, SystemClock())
+            attend_streams(worker, store, SystemClock())
             whose = None if tenants is None else tuple(Tenant(one) for one in tenants)
             worker.pace = replace(worker.pace, queues=queues, tenants=whose)
             here = Serving(store, worker, group.create_task(worker.run()), group)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Generator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from copy import copy
@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from outlive.app import client, stop
+from outlive.app.following import Event
 from outlive.app.outlive import Outlive
 from outlive.engine.definition import Agent
 from outlive.model.errors import Refused
@@ -111,6 +112,19 @@ class Handle(Generic[R_co]):
         """As `outlive.Handle.result`."""
         return self._client.do(self._handle.result(timeout=timeout))
 
+    def events(self, *, after: str | None = None, deltas: bool = False) -> Generator[Event]:
+        """As `outlive.Handle.events`."""
+        events = self._handle.events(after=after, deltas=deltas)
+
+        def follow() -> Generator[Event]:
+            try:
+                while (event := self._client.do(_next(events))) is not None:
+                    yield event
+            finally:
+                self._client.do(_end(events))
+
+        return follow()
+
     def send(self, topic: str, message: object, *, key: str) -> None:
         """As `outlive.Handle.send`."""
         self._client.do(self._handle.send(topic, message, key=key))
@@ -132,6 +146,14 @@ class Handle(Generic[R_co]):
     def resume(self, *, who: str, why: str = "") -> None:
         """As `outlive.Handle.resume`."""
         self._client.do(self._handle.resume(who=who, why=why))
+
+
+async def _next(events: AsyncGenerator[Event]) -> Event | None:
+    return await anext(events, None)
+
+
+async def _end(events: AsyncGenerator[Event]) -> None:
+    await events.aclose()
 
 
 class _Serving:

@@ -21,6 +21,7 @@ from outlive.engine.cancelling import WITH_RUN, late
 from outlive.engine.definition import ToolSpec
 from outlive.engine.journal import Item, Journal, Seam
 from outlive.engine.replay import Cursor
+from outlive.engine.streaming import Streamed, Streams
 from outlive.log import kinds
 from outlive.log.canonical import digest
 from outlive.log.codec import Signature
@@ -61,6 +62,7 @@ class Kit:
     on_send: Callable[[ToolSpec, str, dict[str, object]], None] | None = None
     roles: Callable[[str], Awaitable[set[str]]] | None = None
     """The application's directory: which roles somebody has now. None: what was said at the decision counts."""
+    streams: Streams | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,7 @@ class Attempt(Seam):
         self.former: Callable[[str], frozenset[str]] = _never_renamed
         """Under which names older code has recorded calls of a step or tool."""
         self._steps: dict[str, UserFunction] = {}
+        self.streamed = Streamed(kit.streams, journal)
         self._told_closed = False
         self._tickets = 0
 

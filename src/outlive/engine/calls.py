@@ -69,7 +69,8 @@ async def repeat(attempt: Attempt, scope: Scope, key: str, what: Repeatable, cal
             return attempt.fold.keys[key]
         scope.executing = True
         await attempt.journal.flush()
-        got = await execute(attempt, what.body, number, what.result, what.timeout, what.asked.name, what.raises)
+        with attempt.streamed.within(key, what.asked.name, number):
+            got = await execute(attempt, what.body, number, what.result, what.timeout, what.asked.name, what.raises)
         declared = got.raised is not None and isinstance(got.raised, what.raises)
         again = got.raised is not None and not declared and number < what.retry.attempts
         if again and got.error is not None and got.raised is not None:

@@ -122,6 +122,8 @@ class Drive:
         attempt = self.attempt = Attempt(self.kit, journal, key)
         attempt.former = self.agent.former
         journal.seam = attempt
+        if self.claimed.why == "takeover":
+            attempt.streamed.abandoned()
         self.grip.on_lost = lambda: self._lost(attempt)
         self.grip.on_unread = lambda: self._look_into_inbox(attempt)
         if self.grip.has_unread:
@@ -401,6 +403,7 @@ class Drive:
         attempt.closed = attempt.closed or "the attempt is over"
         for alarm in attempt.alarms:
             alarm.cancel()
+        attempt.streamed.close()
         for scope in attempt.scopes.values():
             if scope.waiter is not None and not scope.waiter.done():
                 scope.waiter.set_exception(Unwind(attempt.closed))

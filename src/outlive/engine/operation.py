@@ -14,6 +14,7 @@ from typing import Generic, Protocol
 
 from typing_extensions import TypeVar
 
+from outlive.engine import streaming
 from outlive.engine.attempt import Attempt, Scope
 from outlive.engine.definition import ToolSpec
 from outlive.engine.failures import writable
@@ -72,6 +73,8 @@ class Operation(Generic[D]):
         self.log = logging.LoggerAdapter(log, {"run": self.run_id, "operation": facts.id})
         self._seam, self._tool, self._connection, self._scope = attempt, tool, connection, scope
         self._send_until = send_until
+        # For threads that know nothing of the context in which they were made.
+        self._stream = streaming.current.get()
         self.begun = self.sent_late = self._ended = False
 
     async def note(self, **facts: str) -> None:
@@ -85,6 +88,12 @@ class Operation(Generic[D]):
         clean = {name: self._seam.kit.scrubber.scrub(writable(str(value))) for name, value in facts.items()}
         await self._seam.journal.append(Item(kinds.Noted(operation=self.id, facts=clean)))
         self.notes.update(clean)
+
+    def stream(self, text: str) -> None:
+        """Let whoever follows the run see text of this call while it is made, as `outlive.events.stream` does."""
+        running = self._stream or streaming.current.get()
+        if running is not None and not self._ended:
+            running.add(text)
 
     async def secret(self, name: str) -> str:
         """The value of a secret. It is scrubbed from every entry, error and log line from now on.
@@ -138,6 +147,7 @@ class Operation(Generic[D]):
     def begin(self) -> None:
         """The body is about to run: the first check of the window, on the thread that will send."""
         self.guard()
+        self._stream = streaming.current.get()
         self.begun = True
 
     def sent(self) -> None:

@@ -407,7 +407,19 @@ class Run(Generic[D]):
                 scope.executing = True
                 await attempt.journal.append(Item(fact, scope.name, key, text))
                 scope.executing = False
+                attempt.streamed.came(key)
                 await attempt.recorded(scope)
+
+    def stream(self, name: str, text: str) -> None:
+        """Let whoever follows the run see text at once, on its way to the next `run.emit(name, …)` of this scope.
+
+        It is shown soon, or not at all: nothing waits for it, it is in no log, and that event supersedes it. While
+        recorded calls are being repeated it does nothing. Raises Refused, and BadArguments for what is no text.
+        """
+        check_name("event name", name)
+        attempt, scope = self._attempt, current.get(None)
+        if scope is not None and scope.cursor.exhausted and not attempt.closed:
+            attempt.streamed.toward(scope.cursor.key_of(f"emit:{name}"), name, text)
 
     def turns(self, initial: S) -> Turns[S]:
         """The loop of a long run: `async for state in run.turns(State()):`. See `Turns`."""

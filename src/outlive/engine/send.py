@@ -330,7 +330,8 @@ class Send:
             try:
                 if self.attempt.kit.on_send is not None:
                     self.attempt.kit.on_send(self.tool, sent.id, self.arguments)
-                return await run_callable(guarded(op, self.tool.fn), op, *positional, **named)
+                with self.attempt.streamed.within(self.key, self.tool.name, number):
+                    return await run_callable(guarded(op, self.tool.fn), op, *positional, **named)
             finally:
                 sending.reset(before)  # a look-up that follows in this task is no send
 

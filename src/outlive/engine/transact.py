@@ -111,7 +111,8 @@ class Transact:
             positional, named = of.tool.signature.spread(of.arguments)
             if attempt.kit.on_send is not None:
                 attempt.kit.on_send(of.tool, id, of.arguments)
-            return await run_callable(of.tool.fn, op, *positional, **named)
+            with attempt.streamed.within(of.key, of.tool.name, number):
+                return await run_callable(of.tool.fn, op, *positional, **named)
 
         return await execute(
             attempt, body, number, of.tool.signature.result, timeout, of.tool.name, of.tool.policy.raises

@@ -325,6 +325,8 @@ class Worker:
             await asyncio.wait(list(self._drives), timeout=self.pace.drain)
         if self._drives:
             log.error("still in flight after %g s: %s; their leases lapse", self.pace.drain, ", ".join(self.running()))
+        if self.kit.streams is not None:
+            await self.kit.streams.end()
         try:
             await self.store.leave(self.owner)
         except StoreError as error:

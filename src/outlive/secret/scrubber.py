@@ -60,6 +60,21 @@ class Scrubber:
         pattern = "|".join(map(re.escape, sorted(found, key=len, reverse=True)))
         return re.sub(pattern, lambda match: f"[secret {names[match.group()]}]", text)
 
+    def split(self, text: str) -> tuple[str, str]:
+        """For text that goes on: what can be told now, scrubbed, and the end that may be the beginning of a value.
+
+        What is kept comes before whatever is added: a value that comes in pieces is hidden as one in one piece is.
+        """
+        names = self._names
+        kept = max((_overlap(text, spelling) for spelling in names), default=0)
+        cut = len(text) - kept
+        whole = [spelling for spelling in names if spelling in text]
+        if kept and whole:
+            pattern = "|".join(map(re.escape, sorted(whole, key=len, reverse=True)))
+            # A value that ends in what is kept is kept as a whole.
+            cut = next((one.start() for one in re.finditer(pattern, text) if one.start() < cut < one.end()), cut)
+        return self.scrub(text[:cut]), text[cut:]
+
     def finds(self, text: str) -> bool:
         """Whether a registered value stands in the text."""
         return any(spelling in text for spelling in self._names)
@@ -79,6 +94,12 @@ def _spellings(value: str) -> set[str]:
     quoted = {quote(raw), quote(raw, safe=""), quote_plus(raw)}
     quoted |= {re.sub(r"%[0-9A-F]{2}", lambda found: found.group().lower(), one) for one in list(quoted)}
     return plain | quoted | set(_base64(raw)) | {raw.hex(), raw.hex().upper()}
+
+
+def _overlap(text: str, value: str) -> int:
+    """How many characters at the end of the text may be the beginning of the value."""
+    last = text[-(len(value) - 1) :]
+    return next((len(last) - at for at in range(len(last)) if value.startswith(last[at:])), 0)
 
 
 def _base64(raw: bytes) -> Iterator[str]:

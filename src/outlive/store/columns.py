@@ -13,8 +13,9 @@ from outlive.model.errors import NotSerialisable
 from outlive.model.ids import ApprovalId, OperationId, Owner, RunId, Tenant
 from outlive.model.notice import Notice, Notification
 from outlive.model.operation import Effect, OperationRow, OperationStatus
-from outlive.model.run import Head, History, NewRun, RunFilter, RunRow, Status
+from outlive.model.run import Authority, Head, History, NewRun, RunFilter, RunRow, Status
 from outlive.store.port import Stalled, WorkerRow
+from outlive.store.streaming import Delta
 
 Parameters = dict[str, object]
 
@@ -294,6 +295,15 @@ def sign_parameters(stalled: Stalled | None, skew_ms: int | None) -> Parameters:
     """What `see_worker` takes, but for the worker and the time."""
     found = (None, "") if stalled is None else (stalled.for_ms, stalled.by)
     return {"stalled_ms": found[0], "stalled_by": found[1], "skew_ms": skew_ms}
+
+
+def delta_parameters(authority: Authority, delta: Delta) -> Parameters:
+    """What `add_delta` takes, but for the time. `epoch` is that of the authority, `marked` that of the attempt."""
+    return {
+        "tenant": authority.tenant, "run": authority.run, "epoch": authority.epoch, "token": authority.token,
+        "call": delta.call, "marked": delta.epoch, "attempt": delta.attempt, "name": delta.name,
+        "after_seq": delta.after_seq, "place": delta.place, "text": delta.text,
+    }  # fmt: skip
 
 
 def to_json(value: object) -> str:

@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 from outlive.model.ids import Owner, RunId, Tenant
 from outlive.model.run import Status
 from outlive.store.bundles import Bundles
+from outlive.store.streaming import Streaming
 from outlive.store.survey import Surveyed
 from outlive.store.telling import Telling
 
@@ -114,5 +115,5 @@ class Forgetting(Protocol):
 
 
 @runtime_checkable
-class Kept(Surveyed, Duties, Forgetting, Bundles, Telling, Protocol):
+class Kept(Surveyed, Duties, Forgetting, Bundles, Telling, Streaming, Protocol):
     """A store that can be surveyed and kept in order, whose runs can be carried away, with what has to be told."""

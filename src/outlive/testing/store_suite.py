@@ -15,6 +15,7 @@ from outlive.testing import (
     store_cases_log,
     store_cases_queue,
     store_cases_records,
+    store_cases_streaming,
     store_cases_telling,
     store_cases_versions,
 )
@@ -31,6 +32,7 @@ _MODULES = (
     store_cases_approvals,
     store_cases_telling,
     store_cases_fork,
+    store_cases_streaming,
 )
 
 CASES: tuple[Case, ...] = tuple(case for module in _MODULES for case in module.CASES)

@@ -156,6 +156,10 @@ notifications as (
 deliveries as (
     delete from {schema}.delivery using notifications where delivery.notification = notifications.position
 ),
+deltas as (
+    delete from {schema}.delta using given
+    where delta.tenant = given.tenant and delta.run_id = given.run and not given.has_left
+),
 marked as (
     update {schema}.run set phase = 'forgetting' from given
     where run.tenant = given.tenant and run.id = given.run and given.has_left and given.begun

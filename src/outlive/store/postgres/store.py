@@ -21,6 +21,7 @@ from outlive.store.postgres.keeping import PostgresKeeping
 from outlive.store.postgres.log import PostgresLog
 from outlive.store.postgres.records import PostgresRecords
 from outlive.store.postgres.renewal import Renewals
+from outlive.store.postgres.streaming import PostgresStreaming
 from outlive.store.postgres.survey import PostgresSurvey
 from outlive.store.postgres.telling import PostgresTelling
 from outlive.store.postgres.upkeep import PostgresUpkeep
@@ -41,6 +42,7 @@ class PostgresStore(
     PostgresKeeping,
     PostgresBundles,
     PostgresTelling,
+    PostgresStreaming,
 ):
     """A schema of a PostgreSQL database; see the port for its contract. It belongs to the event loop that opens it.
 

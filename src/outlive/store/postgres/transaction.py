@@ -36,8 +36,8 @@ IDLE_MS = 10_000
 _IDLE = ("25P03", "25P04")
 
 _OURS = [
-    "run", "entry", "blob", "operation", "inbox", "worker", "duty", "divergence", "notification", "delivery", "tenant",
-    "migration", "approval", "vote",
+    "run", "entry", "blob", "operation", "inbox", "worker", "duty", "divergence", "notification", "delivery", "delta",
+    "tenant", "migration", "approval", "vote",
 ]  # fmt: skip
 _LEADING = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.S)
 _CONTROL = re.compile(

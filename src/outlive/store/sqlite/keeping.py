@@ -111,7 +111,7 @@ def _forget(database: sqlite3.Connection, one: Aged, named: columns.Parameters, 
         return replace(found, left=(*found.left, one))
     for part in (
         "forget_operations", "forget_messages", "forget_divergences", "forget_deliveries", "forget_notifications",
-        "forget_votes", "forget_approvals", "forget_run",
+        "forget_votes", "forget_approvals", "forget_deltas", "forget_run",
     ):  # fmt: skip
         database.execute(_STATEMENTS[part], named)
     return replace(found, runs=found.runs + 1)

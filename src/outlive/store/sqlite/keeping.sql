@@ -132,6 +132,10 @@ where notification in (select position from notification where tenant = :tenant 
 -- What belongs to a run goes with it.
 delete from notification where tenant = :tenant and run_id = :run;
 
+-- name: forget_deltas
+-- What belongs to a run goes with it.
+delete from delta where tenant = :tenant and run_id = :run;
+
 -- name: forget_run
 -- The row goes last.
 delete from run where tenant = :tenant and id = :run;

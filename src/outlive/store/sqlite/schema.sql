@@ -51,6 +51,20 @@ CREATE TABLE delivery (
     primary key (notification, route)
 ) strict, without rowid;
 
+CREATE TABLE delta (
+    position integer primary key autoincrement,
+    tenant text not null,
+    run_id text not null,
+    call text not null,
+    epoch integer not null,
+    attempt integer not null,
+    name text not null,
+    after_seq integer not null,
+    place integer not null,
+    text text not null,
+    created_at integer not null
+) strict;
+
 CREATE TABLE divergence (
     tenant text not null,
     run_id text not null,
@@ -248,6 +262,10 @@ CREATE INDEX delivery_of_run on delivery (tenant, run_id, route, notification)
 where delivered_at is null and given_up_at is null;
 
 CREATE INDEX delivery_open on delivery (route, notification) where delivered_at is null and given_up_at is null;
+
+CREATE INDEX delta_age on delta (created_at);
+
+CREATE INDEX delta_of_run on delta (tenant, run_id, position);
 
 CREATE INDEX entry_blob on entry (tenant, blob) where blob is not null;
 

@@ -30,6 +30,7 @@ from outlive.store.sqlite.log import SQLiteLog
 from outlive.store.sqlite.migrate import examine, migrate, migrations
 from outlive.store.sqlite.near import Near
 from outlive.store.sqlite.records import SQLiteRecords
+from outlive.store.sqlite.streaming import SQLiteStreaming
 from outlive.store.sqlite.survey import SQLiteSurvey
 from outlive.store.sqlite.telling import SQLiteTelling
 from outlive.store.sqlite.thread import Awaited, Connections, Request, Writer
@@ -39,7 +40,15 @@ from outlive.store.upkeep import Migration
 
 
 class SQLiteStore(
-    SQLiteLog, SQLiteWork, SQLiteRecords, SQLiteApprovals, SQLiteSurvey, SQLiteKeeping, SQLiteBundles, SQLiteTelling
+    SQLiteLog,
+    SQLiteWork,
+    SQLiteRecords,
+    SQLiteApprovals,
+    SQLiteSurvey,
+    SQLiteKeeping,
+    SQLiteBundles,
+    SQLiteTelling,
+    SQLiteStreaming,
 ):
     """A file on a local disk, shared by any number of processes of the machine; see the port for its contract.
 

@@ -28,7 +28,7 @@ T = TypeVar("T")
 _OURS = frozenset(
     (
         "run", "entry", "blob", "operation", "inbox", "worker", "duty", "divergence", "notification", "delivery",
-        "tenant", "migration", "approval", "vote",
+        "delta", "tenant", "migration", "approval", "vote",
     )
 )  # fmt: skip
 _CONTROL = frozenset((sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA))

@@ -282,6 +282,24 @@ where delivered_at is null and given_up_at is null;
 create index delivery_of_run on {schema}.delivery (tenant, run_id, route, notification)
 where delivered_at is null and given_up_at is null;
 
+-- Text of a call that is being made, for whoever follows the run; taken away when the call has its record. No fact: what
+-- counts is in the log. It was made when the log had the entries before `after_seq`. A server that crashes forgets it.
+create unlogged table {schema}.delta (
+    position bigint generated always as identity primary key,
+    tenant text collate "C" not null,
+    run_id text collate "C" not null,
+    call text collate "C" not null,
+    epoch bigint not null,
+    attempt bigint not null,
+    name text not null,
+    after_seq bigint not null,
+    place bigint not null,
+    text text not null,
+    created_at bigint not null
+);
+create index delta_of_run on {schema}.delta (tenant, run_id, position);
+create index delta_age on {schema}.delta (created_at);
+
 -- For people. Their columns do not change.
 
 create view {schema}.who_owns_it as

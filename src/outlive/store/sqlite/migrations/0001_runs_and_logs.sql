@@ -280,6 +280,24 @@ create index delivery_open on delivery (route, notification) where delivered_at 
 create index delivery_of_run on delivery (tenant, run_id, route, notification)
 where delivered_at is null and given_up_at is null;
 
+-- Text of a call that is being made, for whoever follows the run; taken away when the call has its record. No fact: what
+-- counts is in the log. It was made when the log had the entries before `after_seq`. A position is never used again.
+create table delta (
+    position integer primary key autoincrement,
+    tenant text not null,
+    run_id text not null,
+    call text not null,
+    epoch integer not null,
+    attempt integer not null,
+    name text not null,
+    after_seq integer not null,
+    place integer not null,
+    text text not null,
+    created_at integer not null
+) strict;
+create index delta_of_run on delta (tenant, run_id, position);
+create index delta_age on delta (created_at);
+
 -- For people. Their columns do not change.
 
 create view who_owns_it as
