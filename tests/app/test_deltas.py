@@ -250,12 +250,16 @@ async def test_tools_stream_and_replay_is_silent(rig: Rig, monkeypatch: pytest.M
     assert len(added) == 1 + len(expected)
 
 
-async def test_what_is_streamed_inside_a_transaction_does_not_disturb_it(rig: Rig) -> None:
+async def test_what_is_streamed_inside_a_transaction_does_not_disturb_it(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
     async def tools(run: Run[None]) -> object:
         return await run.call(note_down, "it")
 
     async def streams_text(op: Operation[None]) -> str:
         op.stream("text")
+        # Until it is being written, which has to wait for this transaction.
+        await ticking(rig, lambda: not streams._waiting)
         return "done"
 
     if rig.store.name != "runs":
@@ -266,6 +270,7 @@ async def test_what_is_streamed_inside_a_transaction_does_not_disturb_it(rig: Ri
     await rig.settle(worker)
     await streams.end()
     assert (await rig.row(RUN)).status == "succeeded"
+    assert "not seen" not in caplog.text
 
 
 async def test_what_is_beyond_a_limit_is_left_out(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
