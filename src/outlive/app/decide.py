@@ -132,7 +132,7 @@ def _outcome(registry: Registry, name: str, outcome: str | None) -> str:
         text = outcome if outcome is not None else "null"
         json.loads(text)
         return tool.signature.result.encode(tool.signature.result.decode(text, where=where), where=where)
-    except (UndecodableEntry, ValueError) as error:
+    except (UndecodableEntry, ValueError, RecursionError) as error:
         given = "" if outcome is not None else "none was given, and null does not fit: "
         why = f"happened needs the outcome as JSON of its result type: {given}{error}"
         raise BadArguments(function=name, why=why) from None

@@ -98,7 +98,7 @@ def check_json(text: str, what: str) -> str:
     """The text, if it is JSON. Raises BadArguments."""
     try:
         json.loads(text, parse_constant=_no_number)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadArguments(function=what, why=f"it is not JSON: {error}") from None
     return text.strip()
 

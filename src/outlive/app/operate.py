@@ -20,6 +20,7 @@ from outlive.app.approvals import Approvals, approvals_in
 from outlive.app.client import last_entry
 from outlive.app.compose import open_store
 from outlive.app.explain import stall_of
+from outlive.app.given import check_filter
 from outlive.app.locate import locate
 from outlive.app.outlive import Outlive
 from outlive.app.registry import Registry
@@ -192,7 +193,7 @@ def read_input(agent: Agent[object, object], text: str | None) -> object:
     try:
         json.loads(text if text is not None else "null")
         as_json = text if text is not None else "null"
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         as_json, bare = json.dumps(text), str(error)
     else:
         bare = ""
@@ -299,7 +300,7 @@ async def listed(
     labels: Mapping[str, str] | None = None, limit: int = 100, paused: bool | None = None,
 ) -> tuple[list[RunRow], int]:  # fmt: skip
     """Runs that match, newest first, and the time by the database's clock."""
-    which = RunFilter(tuple(statuses), agent, reason, labels or {}, limit, paused=paused)
+    which = check_filter(RunFilter(tuple(statuses), agent, reason, labels or {}, limit, paused=paused))
     return await store.runs(Tenant(tenant), which), await store.now()
 
 
@@ -448,7 +449,7 @@ async def filtered(
 ) -> RunFilter:  # fmt: skip
     """A filter whose age is measured by the database's clock."""
     before = None if older_than is None else await store.now() - int(older_than.total_seconds() * 1000)
-    return RunFilter(tuple(statuses), agent, reason, labels or {}, before=before, paused=paused)
+    return check_filter(RunFilter(tuple(statuses), agent, reason, labels or {}, before=before, paused=paused))
 
 
 async def found(store: Store, tenant: str, run: str) -> RunRow:

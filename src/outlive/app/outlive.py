@@ -14,6 +14,7 @@ from typing_extensions import TypeVar as DefaultTypeVar
 from outlive.app.approvals import Approvals
 from outlive.app.client import Handle
 from outlive.app.compose import attend_duties, attend_streams, open_store, worker_of
+from outlive.app.given import check_start, check_texts
 from outlive.app.registry import Registry
 from outlive.app.settings import Settings
 from outlive.duty.route import Route, Routes
@@ -32,7 +33,7 @@ from outlive.engine.worker import Worker
 from outlive.log.canonical import canonical, digest
 from outlive.model.approval import Approval
 from outlive.model.clock import Clock, SystemClock
-from outlive.model.errors import BadArguments, RunExists, StoreUnavailable
+from outlive.model.errors import RunExists, StoreUnavailable
 from outlive.model.ids import RunId, Tenant
 from outlive.model.operation import DidNotHappen, Effect, Happened, Retry, Unclear
 from outlive.model.run import NewRun
@@ -175,7 +176,7 @@ class Outlive(Generic[D]):
 
         With an `id` starting is idempotent: the same id, agent and input is the same run; another agent or input
         raises RunExists and starts nothing. Higher `priority` goes first. Raises BadArguments for an input that does
-        not fit the agent.
+        not fit the agent, and for texts and numbers that cannot be stored.
 
         With `connection` (of psycopg, or of sqlite3 in its own thread) it happens in that connection's transaction: the
         run is there exactly when that commits, and a worker finds it when it looks next. Refused for a connection to
@@ -185,17 +186,15 @@ class Outlive(Generic[D]):
         (value,) = arguments.values()
         text = agent.input.encode(value, where=f"the input of {agent.name}")
         run = RunId(id if id is not None else f"{agent.name}-{self._clock.token()[:16]}")
-        for what, name in (("id", run), ("tenant", tenant), ("queue", queue)):
-            if not name.strip() or len(name) > 200 or not name.isprintable():
-                why = f"the {what} {name!r} is not a printable text of 1 to 200 characters"
-                raise BadArguments(function="start", why=why)
-        key = await self.opened.key(Tenant(tenant), within=connection)
-        digested = digest(key, b"input", agent.name.encode(), canonical(value))[:32]
         new = NewRun(
-            Tenant(tenant), run, agent.name, agent.version, text, digested, queue, priority,
+            Tenant(tenant), run, agent.name, agent.version, text, "", queue, priority,
             None if deadline is None else int(deadline.total_seconds() * 1000), principal, purpose,
             identity, labels or {}, agent.pin,
         )  # fmt: skip
+        check_start(new)
+        key = await self.opened.key(Tenant(tenant), within=connection)
+        digested = digest(key, b"input", agent.name.encode(), canonical(value))[:32]
+        new = replace(new, input_digest=digested)
         row = await self.opened.start(new, now=self._clock.now(), within=connection)
         if row.agent != agent.name:
             raise RunExists(run=run, differs=f"agent ({row.agent})")
@@ -206,7 +205,11 @@ class Outlive(Generic[D]):
         return self.handle(agent, run, tenant=tenant)
 
     def handle(self, agent: Agent[I, R], id: str, /, *, tenant: str = "default") -> Handle[R]:
-        """A handle of a run that was started before, here or elsewhere. Does no I/O."""
+        """A handle of a run that was started before, here or elsewhere. Does no I/O.
+
+        Raises BadArguments for an id or a tenant that no run can have: with a NUL or half of a surrogate pair.
+        """
+        check_texts("handle", [("id", id), ("tenant", tenant)])
         return Handle(lambda: self.opened, self._clock, agent, Tenant(tenant), RunId(id))
 
     @property

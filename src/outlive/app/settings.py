@@ -16,7 +16,7 @@ from outlive.model.errors import SettingInvalid
 from outlive.model.run import ENDED, Status
 from outlive.secret.urls import without_password
 
-_LONGEST = timedelta(days=36_500)
+LONGEST = timedelta(days=36_500)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -26,8 +26,8 @@ def duration(text: str) -> timedelta:
     if not found:
         raise ValueError("a duration is a number with a unit: 500ms, 30s, 10m, 2h, 3d")
     seconds = float(found[1]) * _UNITS[found[2]]
-    if seconds > _LONGEST.total_seconds():
-        raise ValueError(f"at most {_LONGEST.days}d")
+    if seconds > LONGEST.total_seconds():
+        raise ValueError(f"at most {LONGEST.days}d")
     return timedelta(seconds=seconds)
 
 

@@ -103,13 +103,19 @@ def plain(text: str) -> str:
 
 
 def local(at: int | None) -> str:
-    """Database milliseconds as local date and time."""
-    return "" if at is None else datetime.fromtimestamp(at / 1000).strftime("%Y-%m-%d %H:%M:%S")
+    """Database milliseconds as local date and time; as they are where no calendar has them."""
+    try:
+        return "" if at is None else datetime.fromtimestamp(at / 1000).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{at} ms"
 
 
 def iso(at: int | None) -> str | None:
-    """Database milliseconds as ISO 8601 in UTC."""
-    return None if not at else datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
+    """Database milliseconds as ISO 8601 in UTC; as they are where no calendar has them."""
+    try:
+        return None if not at else datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{at} ms"
 
 
 def span(milliseconds: int) -> str:
@@ -129,7 +135,7 @@ def value_of(text: str | None) -> object:
     """A stored JSON text as a value; a text that is none as it is."""
     try:
         return None if text is None else json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

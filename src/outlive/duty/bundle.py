@@ -174,7 +174,7 @@ def _split(line: bytes, number: int) -> tuple[dict[str, object], str]:
     """What a line says, and its digest."""
     try:
         body = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadBundle(line=number, why="it is no JSON: the bundle is cut off or damaged") from None
     mac = body.pop("mac", None) if isinstance(body, dict) else None
     if not isinstance(mac, str) or not line.rstrip(b"\r\n").endswith(f"{_MARK}{mac}{_END}".encode()):

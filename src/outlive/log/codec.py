@@ -14,6 +14,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
 from typing import Generic, ParamSpec, TypeVar, cast, get_args, get_type_hints
@@ -85,8 +86,9 @@ class Codec(Generic[T]):
         return value
 
     def _refusal(self, value: object, where: str, why: str) -> NotSerialisable:
-        for path, reason in _unwritable(value, set()):
-            return NotSerialisable(what=self.name + path, where=where, why=reason)
+        with suppress(RecursionError):
+            for path, reason in _unwritable(value, set()):
+                return NotSerialisable(what=self.name + path, where=where, why=reason)
         return NotSerialisable(what=self.name, where=where, why=why)
 
     def _lost(self, value: object, back: object, where: str) -> NotSerialisable:

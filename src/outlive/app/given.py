@@ -1,0 +1,51 @@
+"""What callers give: texts and numbers that no database could hold, or nobody could read again, are refused first.
+
+A refusal names what was given and why; nothing has been stored then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from outlive.app.settings import LONGEST
+from outlive.model.errors import BadArguments
+from outlive.model.run import NewRun
+from outlive.store.port import RunFilter
+
+_LONGEST_NAME = 200
+_MOST_INTEGER = 2**63 - 1
+
+
+def check_start(run: NewRun) -> None:
+    """Raises BadArguments for a run that could not be stored, or listed afterwards."""
+    for what, name in (("id", run.id), ("tenant", run.tenant), ("queue", run.queue)):
+        if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
+            why = f"the {what} {name!r} is not a printable text of 1 to {_LONGEST_NAME} characters"
+            raise BadArguments(function="start", why=why)
+    texts = [("principal", run.principal), ("purpose", run.purpose), ("identity", run.identity or "")]
+    check_texts("start", [*texts, *_labels(run.labels)])
+    if not -_MOST_INTEGER <= run.priority <= _MOST_INTEGER:
+        raise BadArguments(function="start", why=f"the priority {run.priority} is not within 64 bits")
+    if run.deadline_ms is not None and abs(run.deadline_ms) > LONGEST / timedelta(milliseconds=1):
+        raise BadArguments(function="start", why=f"the deadline is more than {LONGEST.days} days away")
+
+
+def check_filter(which: RunFilter) -> RunFilter:
+    """The filter. Raises BadArguments for texts that no run can have."""
+    check_texts("the filter", [("agent", which.agent), ("reason", which.reason), *_labels(dict(which.labels))])
+    return which
+
+
+def check_texts(function: str, texts: list[tuple[str, str]]) -> None:
+    """Raises BadArguments for NUL and halves of surrogate pairs, which no database takes."""
+    for what, text in texts:
+        if "\0" in text or not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text):
+            why = f"the {what} {text[:100]!r} has a NUL or half of a surrogate pair, which cannot be stored"
+            raise BadArguments(function=function, why=why)
+
+
+def _labels(labels: dict[str, str]) -> Iterator[tuple[str, str]]:
+    for key, value in labels.items():
+        yield "label", key
+        yield f"label {key}", value
