@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from outlive.app import client, outlive
+from outlive.app import client, given
 from outlive.app.settings import Settings, shown
 from outlive.duty import route, telling, webhook
 from outlive.duty import streaming as deltas
@@ -99,7 +99,7 @@ FIGURES = {
     "what the calls of": [f"{streaming.MOST_OF_RUN:,}"],
     "how often a worker writes": [spoken(streaming.BETWEEN_S), str(streaming.MOST_AT_ONCE)],
     "text whose worker": ["1 h" if timedelta(hours=1) == deltas.OLDEST else "?"],
-    "id of a run": ["200" if "len(name) > 200" in inspect.getsource(outlive.Outlive.start) else "?"],
+    "id of a run": [str(given._LONGEST_NAME)],
     "message and data": [f"{failures._LONGEST:,}"],
     "a call as it is shown": [str(replay._SHOWN)],
     "value of a secret": [str(scrubber.SHORTEST)],

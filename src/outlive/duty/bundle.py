@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
+from outlive.duty.shape import misfit, unnamed
 from outlive.log.entry import Entry, verify
 from outlive.model.errors import BadBundle, ChainBroken
 from outlive.model.ids import RunId, Tenant
@@ -79,6 +80,8 @@ class Bundle:
             self.header = Header(Tenant(str(body["tenant"])), RunId(str(body["run"])), str(body["key_id"]), key)
         except (KeyError, ValueError):
             raise BadBundle(line=1, why="it is not the header of a bundle") from None
+        if wrong := unnamed("tenant", body["tenant"]) or unnamed("run", body["run"]):
+            raise BadBundle(line=1, why=wrong)
 
     def parts(self, secret: bytes) -> Iterator[Part]:
         """The row, then all that belongs to it. Raises BadBundle at the first line that is not what was written.
@@ -98,6 +101,8 @@ class Bundle:
                 ended = True
                 continue
             kind, row = _part(body, number)
+            if kind == "run" and row["id"] != self.header.run:
+                raise BadBundle(line=number, why="it is not the run that the header names")
             try:
                 log.check(kind, row)
             except ChainBroken as broken:
@@ -152,6 +157,8 @@ def _part(body: dict[str, object], number: int) -> Part:
     kind, row = next((one for one in KINDS if one == body.get("kind")), None), body.get("row")
     if kind is None or not isinstance(row, dict):
         raise BadBundle(line=number, why=f"it is no part of a run: {body.get('kind')!r}")
+    if wrong := misfit(kind, row):
+        raise BadBundle(line=number, why=wrong)
     return kind, cast("Columns", row)
 
 
