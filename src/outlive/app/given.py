@@ -10,8 +10,7 @@ from datetime import timedelta
 
 from outlive.app.settings import LONGEST
 from outlive.model.errors import BadArguments
-from outlive.model.run import NewRun
-from outlive.store.port import RunFilter
+from outlive.model.run import NewRun, RunFilter
 
 _LONGEST_NAME = 200
 _MOST_INTEGER = 2**63 - 1

@@ -16,10 +16,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from outlive.engine.attempt import Parked
 from outlive.engine.definition import ApprovalRule, ToolSpec
 from outlive.engine.journal import Also, Item
 from outlive.engine.lineage import keys_of
+from outlive.engine.scope import Parked
 from outlive.log import kinds
 from outlive.log.asked import Asked
 from outlive.log.fold import Call

@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Literal
 
-from outlive.engine.attempt import Attempt, Scope, Stop, current
+from outlive.engine.attempt import Attempt
 from outlive.engine.journal import Item
 from outlive.engine.replay import branch_scope
+from outlive.engine.scope import Scope, Stop, current
 from outlive.log import kinds
 from outlive.log.fold import Call
 from outlive.model.errors import Diverged, ForeignCancellation, Refused

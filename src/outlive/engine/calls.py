@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from outlive.engine import failures
-from outlive.engine.attempt import Attempt, Scope
+from outlive.engine.attempt import Attempt
 from outlive.engine.callables import LateAnswer
 from outlive.engine.journal import Also, Item
+from outlive.engine.scope import Scope
 from outlive.log import kinds
 from outlive.log.codec import Codec
 from outlive.log.fold import Call

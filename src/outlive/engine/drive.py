@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeVar
 
 from outlive.engine import failures, inbox
 from outlive.engine.adoption import difference
-from outlive.engine.attempt import Attempt, Kit, Parked, Scope, Stop, current
+from outlive.engine.attempt import Attempt, Kit
 from outlive.engine.authority import Grip, Keeper
 from outlive.engine.cancelling import Request, end_of, late
 from outlive.engine.definition import AgentSpec
@@ -22,6 +22,7 @@ from outlive.engine.doubt import doubts, watch
 from outlive.engine.journal import Also, Item, Journal
 from outlive.engine.losses import Losses
 from outlive.engine.run import Run
+from outlive.engine.scope import Parked, Scope, Stop, current
 from outlive.log import kinds
 from outlive.log.entry import Entry, verify
 from outlive.log.fold import Fold, fold

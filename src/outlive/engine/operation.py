@@ -15,10 +15,11 @@ from typing import Generic, Protocol
 from typing_extensions import TypeVar
 
 from outlive.engine import streaming
-from outlive.engine.attempt import Attempt, Scope
+from outlive.engine.attempt import Attempt
 from outlive.engine.definition import ToolSpec
 from outlive.engine.failures import writable
 from outlive.engine.journal import Item
+from outlive.engine.scope import Scope
 from outlive.log import kinds
 from outlive.model.errors import Refused, SecretMissing, SettingInvalid
 from outlive.model.signals import NotSent, ToldToStop

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar as DefaultTypeVar
 
 from outlive.engine import waits
-from outlive.engine.attempt import Attempt, current
+from outlive.engine.attempt import Attempt
 from outlive.engine.branches import Branches, Start, close_unused, numbered, unique
 from outlive.engine.callables import caller_line, check_name, run_callable
 from outlive.engine.calls import Asked, Repeatable, repeat, told
@@ -24,6 +24,7 @@ from outlive.engine.failures import clean
 from outlive.engine.journal import Item
 from outlive.engine.operation import Facts, Operation
 from outlive.engine.replay import show
+from outlive.engine.scope import current
 from outlive.engine.send import Policy, Send, shielded
 from outlive.engine.transact import Transact
 from outlive.engine.turns import Turns

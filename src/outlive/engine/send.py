@@ -17,7 +17,7 @@ from typing import Literal
 
 from outlive.engine import failures, inbox
 from outlive.engine.approval import Consent
-from outlive.engine.attempt import Attempt, Parked, Scope
+from outlive.engine.attempt import Attempt
 from outlive.engine.callables import is_async, run_callable, until_done
 from outlive.engine.calls import Asked, Got, execute
 from outlive.engine.definition import ToolSpec
@@ -25,6 +25,7 @@ from outlive.engine.doubt import WHY, believable_at, watch
 from outlive.engine.journal import Also, Item
 from outlive.engine.lineage import Source, Standing, has_forks, keys_of, standing, told
 from outlive.engine.operation import Facts, Operation, WindowOver, sending
+from outlive.engine.scope import Parked, Scope
 from outlive.engine.settle import leave, settle
 from outlive.log import kinds
 from outlive.log.canonical import digest

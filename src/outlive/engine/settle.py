@@ -11,9 +11,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from outlive.engine import failures
-from outlive.engine.attempt import Parked
 from outlive.engine.callables import run_callable
 from outlive.engine.doubt import left_to_wait_ms
+from outlive.engine.scope import Parked
 from outlive.log import kinds
 from outlive.log.fold import Call, Sent
 from outlive.model.operation import DidNotHappen, Happened, Retry, Unclear

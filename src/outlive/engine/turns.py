@@ -10,11 +10,12 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel
 
-from outlive.engine.attempt import Attempt, Parked, Scope, Stop
+from outlive.engine.attempt import Attempt
 from outlive.engine.callables import caller_line
 from outlive.engine.failures import clean
 from outlive.engine.journal import Item
 from outlive.engine.replay import Cursor
+from outlive.engine.scope import Parked, Scope, Stop
 from outlive.log import kinds
 from outlive.log.canonical import canonical
 from outlive.log.codec import Codec, codec_of

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from outlive.engine.attempt import Attempt, Parked, Scope
+from outlive.engine.attempt import Attempt
 from outlive.engine.calls import Asked
 from outlive.engine.journal import Item
+from outlive.engine.scope import Parked, Scope
 from outlive.log import kinds
 from outlive.log.codec import Codec
 from outlive.log.fold import Call
