@@ -195,11 +195,12 @@ async def _waits(number: int) -> int:
 async def test_after_a_crash_the_next_attempt_is_seen_as_another(rig: Rig) -> None:
     worker = await begin(rig, body)
     worker = rig.mortal(rig.app(base), code="first")
-    streams_of(worker, worker.store, rig)
+    lost = streams_of(worker, worker.store, rig)
     follower = Follower(handle(rig))
     await worker.claim()
     await ticking(rig, lambda: len(follower.seen) == 1)
     await rig.crash(worker, play.said)
+    gone = asyncio.ensure_future(lost.end())
     play.pieces, play.go = ["other"], asyncio.Event()
     second = await carry_on(rig, body, code="first")
     streams = streams_of(second, rig.store, rig)
@@ -216,6 +217,7 @@ async def test_after_a_crash_the_next_attempt_is_seen_as_another(rig: Rig) -> No
     assert [(one.call == attempts[0].call, one.epoch, one.number) for one in attempts] == [
         (True, 1, 1), (True, 1, 1), (True, 2, 1), (True, 2, 1),
     ]  # fmt: skip
+    gone.cancel()
     await streams.end()
     assert await rows(rig) == []
 
@@ -344,8 +346,9 @@ async def test_a_store_that_does_not_answer_costs_a_run_nothing(rig: Rig) -> Non
 async def test_only_text_is_streamed(rig: Rig) -> None:
     play.pieces = [cast(str, b"bytes")]
     worker = await begin(rig, body)
-    streams_of(worker, rig.store, rig)
+    streams = streams_of(worker, rig.store, rig)
     await rig.settle(worker)
+    await streams.end()
     assert "BadArguments" in (await rig.row(RUN)).detail
     assert "a text is streamed, not bytes" in (await rig.row(RUN)).detail
     stream("outside of a call it does nothing")

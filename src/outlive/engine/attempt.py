@@ -70,7 +70,7 @@ class Attempt(Seam):
     """The seam of one invocation."""
 
     def __init__(self, kit: Kit, journal: Journal, key: bytes) -> None:
-        self.kit, self.journal = kit, journal
+        self.kit, self.journal, self.streamed = kit, journal, Streamed(kit.streams, journal)
         self.scopes: dict[str, Scope] = {}
         self.closed = ""
         self.stop: Stop | None = None
@@ -87,9 +87,7 @@ class Attempt(Seam):
         self.former: Callable[[str], frozenset[str]] = _never_renamed
         """Under which names older code has recorded calls of a step or tool."""
         self._steps: dict[str, UserFunction] = {}
-        self.streamed = Streamed(kit.streams, journal)
-        self._told_closed = False
-        self._tickets = 0
+        self._told_closed, self._tickets = False, 0
 
     @property
     def fold(self) -> Fold:
