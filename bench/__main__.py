@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from bench.effort import Effort
 from bench.figures import Line
 from bench.machine import Bystanders, facts, server_version
-from bench.measures import MEASURES
+from bench.measures import APART, MEASURES
 from bench.page import PAGE, Report, kept, page, unexplained
 from bench.places import Place, place_of
 
@@ -35,7 +35,7 @@ def main(words: Sequence[str] | None = None) -> int:
         with place_of(store) as place:
             if not place.sqlite:
                 found["PostgreSQL"] = server_version(place.base)
-            lines += measured(place, given.names or list(MEASURES), effort)
+            lines += measured(place, given.names or [name for name in MEASURES if name not in APART], effort)
     if not given.write:
         return 0
     share = others.share()
@@ -67,7 +67,8 @@ def _written(report: Report) -> int:
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="What the engine costs, beside its floor.")
-    parser.add_argument("names", nargs="*", help=f"what to measure (default: all): {', '.join(MEASURES)}")
+    apart = ", ".join(sorted(APART))
+    parser.add_argument("names", nargs="*", help=f"what to measure (default: all but {apart}): {', '.join(MEASURES)}")
     parser.add_argument("--store", action="append", help="sqlite, postgres or a URL; may be said twice (default: both)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="a look at whether it runs, not at what it costs")

@@ -30,3 +30,6 @@ MEASURES: dict[str, Callable[[Place, Effort], Coroutine[None, None, list[Line]]]
     "waiting": waiting,
     "timers": timers,
 }
+
+# Asked for by name alone: they take many minutes, and what they are held against is time, no floor.
+APART = frozenset(("waiting", "timers"))

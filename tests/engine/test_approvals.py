@@ -22,6 +22,7 @@ from outlive.model.operation import Effect
 from outlive.model.run import Head
 from outlive.store.keeping import Aged, Kept
 from outlive.store.port import Append, Change, Claim, Store
+from outlive.store.telling import Telling
 from tests.engine.payments import DAY, FINANCE, PAID, RUN, Bank, Desk, approvals_of, ended, large, payments
 from tests.engine.rig import Rig
 
@@ -132,6 +133,10 @@ async def test_nobody_answers_they_are_reminded_others_are_asked_and_it_is_rejec
     assert (await desk.only()).role == "board"
     with pytest.raises(MayNotDecide):
         await desk.approve()
+    told = await cast(Telling, rig.store).unrouted("new", after=0, limit=9)
+    assert sorted((one.kind, one.role) for one in told) == [
+        ("approval", "board"), ("approval", "finance"), ("reminder", "finance"),
+    ]  # fmt: skip
     await rig.pass_time(worker, DAY)
     assert await ended(rig) == '"rejected: expired: board has not approved it in time"'
     assert bank.moved == []
