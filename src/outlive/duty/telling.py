@@ -69,7 +69,9 @@ class Sender:
         return value
 
     def _clean(self, text: str) -> str:
-        return self._scrubber.scrub(text).replace("\0", " ").encode(errors="replace").decode()
+        """On one line, so that what a receiver says can neither steer a terminal nor write lines of a log."""
+        clean = self._scrubber.scrub(text).encode(errors="replace").decode()
+        return "".join(one if one.isprintable() else " " for one in clean)
 
 
 @dataclass(slots=True)

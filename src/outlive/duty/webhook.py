@@ -95,7 +95,7 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, str, Mapping[str, st
             return (
                 int(code),
                 reason,
-                {name.lower(): value for name, value in BytesHeaderParser().parsebytes(rest).items()},
+                {name.lower(): str(value) for name, value in BytesHeaderParser().parsebytes(rest).items()},
             )
 
 
