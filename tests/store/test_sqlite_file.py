@@ -143,7 +143,7 @@ async def test_a_migration_that_was_edited_is_an_error(tmp_path: Path) -> None:
     await (await opened(tmp_path / "x.db")).close()
     with raw(tmp_path / "x.db") as database:
         database.execute("update migration set sha256 = 'other'")
-    with pytest.raises(StoreUnavailable, match="0001_runs_and_logs.sql was applied with another content"):
+    with pytest.raises(StoreUnavailable, match="another content than .* or a new store"):
         await opened(tmp_path / "x.db")
 
 

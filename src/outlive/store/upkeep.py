@@ -108,7 +108,11 @@ def missing(known: Sequence[Migration], applied: Sequence[Applied], *, store: st
     for one in known:
         was = there.get((one.number, one.stage))
         if was is not None and was.sha256 != one.sha256:
-            why = f"migration {was.name} was applied with another content than {one.name} has now"
+            why = (
+                f"migration {was.name} was applied with another content than {one.name} has now: another build has "
+                "made this store, which was never released, or somebody has edited the file; nothing brings it up to "
+                "date. Use that build, or a new store"
+            )
             raise StoreUnavailable(store=store, why=why)
     return [one for one in known if (one.number, one.stage) not in there]
 
