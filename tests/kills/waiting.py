@@ -12,6 +12,15 @@ def epoch_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def now() -> float:
+    return time.monotonic()
+
+
+async def rest(seconds: float) -> None:
+    """What others have to do goes on meanwhile; nothing is concluded from it."""
+    await asyncio.sleep(seconds)
+
+
 async def until(look: Callable[[], Awaitable[T | None]], what: str, *, within: float = 30.0) -> T:
     """What `look` gives once it gives something; AssertionError when it has given nothing for so many seconds."""
     end = time.monotonic() + within
