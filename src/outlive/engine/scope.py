@@ -79,11 +79,6 @@ class Scope:
         if self.above is not None:
             self.above.consumed()
 
-    @property
-    def to_be_told(self) -> bool:
-        """Whether it waits for something although it is cancelled: it is about to be told."""
-        return self.cancelled and self.parked is not None and self.parked.cancellable
-
     def _exhausted(self) -> bool:
         """Whether nothing recorded is left, here and below."""
         return self.cursor.exhausted and not self.opening and all(branch._exhausted() for branch in self.branches)
