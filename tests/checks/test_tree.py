@@ -1,6 +1,8 @@
 """This tree passes its own checks, and `python -m checks` says so with its exit code."""
 
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_this_tree_passes(name: str) -> None:
-    assert CHECKS[name](ROOT) == []
+    # In a process of its own: after other tests have overflowed the stack, Python 3.11 may fail to parse.
+    done = subprocess.run([sys.executable, "-m", "checks", name], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{name}\n"), done.stderr
 
 
 def test_the_surface_is_what_it_lists() -> None:

@@ -280,7 +280,7 @@ async def test_runs_are_found_by_label_beside_one_whose_labels_are_damaged(cli: 
             done = await asyncio.to_thread(cli, "ps", "--limit", "1", *wanted)
             assert (done.exit_code, len(done.stdout.splitlines())) == (codes.OK, 1 + 1)
             # Whatever is done to many runs by label is not done to one that may not have it.
-            many = ("restart", "--status", "waiting", "--why", "test", "--dry-run", *wanted)
+            many = ("cancel", "--status", "waiting", "--why", "test", "--dry-run", *wanted)
             done = await asyncio.to_thread(cli, *many)
             assert (done.exit_code, [line.split()[0] for line in done.stdout.splitlines()]) == (
                 codes.ERROR, ["lab-2", "lab-1"],

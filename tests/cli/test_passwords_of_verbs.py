@@ -24,7 +24,8 @@ WORDS = {
     "retry": ("run",), "adopt": ("run",), "versions": (), "doctor": (), "audit verify": (), "notifications": (),
     "notify test": (), "pause": (RUN,), "resume": (RUN,), "export": ("run",), "import": ("none.jsonl",),
     "retention": (), "cancel": (RUN,), "terminate": (RUN,), "fork": ("run",), "restart": ("run",),
-    "db upgrade": ("--finish",), "worker": (),
+    "db upgrade": ("--finish",), "worker": (), "approvals": (), "approve": ("ap", "--role", "finance"),
+    "reject": ("ap", "--role", "finance", "--why", "no"),
 }  # fmt: skip
 # A user that is let in, and one that is not; URLs that are none are in test_passwords.py.
 FORMS = (

@@ -38,7 +38,7 @@ def test_it_covers_the_port() -> None:
     ("kind", "at", "method", "later", "why"),
     [
         ("afterr", 6, "append", 0, "the kinds are before, die, after, lost"),
-        ("after", 6, "apend", 0, "no method of that name; it has again, announce, append"),
+        ("after", 6, "apend", 0, "no method of that name; it has again, alike, announce"),
         ("after", 0, "append", 0, "counted from 1"),
         ("lost", 1, "window", 0, "only the answer to a write"),
         ("lost", 1, "append", -1, "0 or more"),

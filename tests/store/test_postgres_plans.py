@@ -127,6 +127,7 @@ async def test_an_append_and_a_renewal_find_their_rows_by_key(postgres: str) -> 
         query, parameters = statement(sql, [prepare(SECRET, append, None)])
         held = json.dumps([{"place": 0, "tenant": "default", "run": "r", "epoch": 1, "token": hold.authority.token}])
         renewal = {"held": held, "owner": ANNA, "lease_ms": LEASE, "now": None, "stalled_ms": None, "stalled_by": ""}
+        renewal["skew_ms"] = None
         with raw(postgres) as connection:
             connection.execute(FILL.encode())
             for text, given in ((query, parameters), (sql.renewal(), renewal)):

@@ -45,7 +45,7 @@ def approve(
     unsafe_durability: options.Unsafe = False,
     debug: options.Debug = False,
 ) -> None:  # fmt: skip
-    """Agree to what waits for an approval; it is sent when enough do.
+    """Agree to what waits for an approval. It is sent when enough do.
 
     What is agreed to is this operation with these arguments, once, until the approval expires. --edit needs the
     application, because the arguments must be of the tool's types; all who agree must agree to the same.
