@@ -297,7 +297,10 @@ def key_before(key: str, entry: int) -> str:
 def _place(calls: list[Call], call: Call) -> None:
     """Behind all that is recorded, or where a person has let it in."""
     _, _, before = call.key.rpartition("/")[2].partition("@")
-    at = next((place for place, one in enumerate(calls) if before and one.seq == int(before)), len(calls))
+    if not before:
+        calls.append(call)
+        return
+    at = next((place for place, one in enumerate(calls) if one.seq == int(before)), len(calls))
     calls.insert(at, call)
     if at + 1 < len(calls) and (adopted := calls[at + 1].adopted) is not None:
         adopted.let_in.discard((call.name, call.digest))
