@@ -6,7 +6,6 @@ what it says, exactly there.
 
 import asyncio
 import os
-import signal
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -20,6 +19,7 @@ from pydantic import BaseModel
 from outlive import DidNotHappen, Happened, Operation, Outlive, Run, Unclear
 from outlive.errors import Abandoned
 from outlive.http import GuardedTransport
+from tests.kills.freezing import freeze
 
 
 @dataclass
@@ -101,7 +101,7 @@ async def far_away(op: Operation[Deps], invoice: str) -> str:
 async def deduped(op: Operation[Deps], invoice: str) -> str:
     if armed("stop after guard"):
         op.guard()
-        os.kill(os.getpid(), signal.SIGSTOP)
+        freeze()
     return await post(op, op.deps.unguarded, invoice)
 
 
@@ -114,10 +114,10 @@ async def patient(op: Operation[Deps], invoice: str) -> str:
 async def stopping(op: Operation[Deps], invoice: str) -> str:
     """Stops its own process on one side or the other of the guard. Behind it, it insists on its answer."""
     if armed("stop before guard"):
-        os.kill(os.getpid(), signal.SIGSTOP)
+        freeze()
     if armed("stop after guard"):
         op.guard()
-        os.kill(os.getpid(), signal.SIGSTOP)
+        freeze()
         sent = asyncio.ensure_future(post(op, op.deps.unguarded, invoice))
         with suppress(asyncio.CancelledError):
             await asyncio.shield(sent)

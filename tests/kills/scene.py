@@ -23,6 +23,7 @@ from outlive.model.operation import OperationRow
 from outlive.model.run import RunRow
 from outlive.store.port import Store
 from tests.kills.agents import Order, app, paying
+from tests.kills.freezing import writer
 from tests.kills.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,6 +124,19 @@ class Scene:
         report = self.bank.ledger()
         assert report["in_progress"] == 0, "the bank is still serving a request"
         return report["by_invoice"]
+
+    async def freeze(self, worker: Worker) -> None:
+        """Stop the process by SIGSTOP, but not inside a commit: there it would stop every writer of a SQLite file."""
+
+        async def look() -> bool:
+            worker.send_signal(signal.SIGSTOP)
+            await self.stopped(worker)
+            if writer(self.environment["OUTLIVE_STORE"]) != worker.pid:
+                return True
+            worker.send_signal(signal.SIGCONT)
+            return False
+
+        await until(look, f"{worker.pid} is frozen outside of a commit")
 
     async def stopped(self, worker: Worker) -> None:
         """Once the process has stopped by SIGSTOP."""

@@ -32,6 +32,11 @@ async def until(look: Callable[[], Awaitable[T | None]], what: str, *, within: f
         await asyncio.sleep(0.02)
 
 
+def nap() -> None:
+    """Let another thread or process come forward, in code that must not give up its place on the event loop."""
+    time.sleep(0.001)
+
+
 async def wait_on_the_event_loop(seconds: float) -> None:
     """What an async step must never do: nothing else of its process goes on meanwhile."""
     time.sleep(seconds)  # noqa: ASYNC251 - the misuse under test
