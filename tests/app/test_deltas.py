@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import timedelta
@@ -24,8 +24,9 @@ from outlive.events import Event, stream
 from outlive.log import kinds
 from outlive.log.entry import Entry
 from outlive.model.ids import DEFAULT_TENANT, RunId
+from outlive.model.run import Authority
 from outlive.secret.scrubber import Scrubber
-from outlive.store.streaming import Delta, Streaming
+from outlive.store.streaming import Delta, Over, Streaming
 from tests.app.test_events import handle
 from tests.engine.rig import Rig
 from tests.engine.subject import RUN, act, base, begin, carry_on, does, look, note_down
@@ -403,3 +404,38 @@ def test_a_value_in_pieces_is_kept_back_as_a_whole() -> None:
     assert scrubber.split("x abcab") == ("x ", "abcab"), "its end may be the beginning of another"
     assert scrubber.split("x abcab y") == ("x [secret one] y", "")
     assert scrubber.split("") == ("", "")
+
+
+class Withholding:
+    """Is told what is over, and does not do it while it is held."""
+
+    def __init__(self, real: Streaming) -> None:
+        self._real, self.held, self.asked = real, True, asyncio.Event()
+
+    async def add_deltas(
+        self, deltas: Sequence[tuple[Authority, Delta]], over: Sequence[Over], *, now: int | None = None
+    ) -> None:
+        if over and self.held:
+            self.asked.set()
+            await asyncio.Event().wait()
+        await self._real.add_deltas(deltas, over, now=now)
+
+
+async def test_what_is_over_is_taken_away_though_the_worker_ends_while_it_is_being_done(rig: Rig) -> None:
+    worker = await begin(rig, body)
+    store = Withholding(streaming_of(rig))
+    streams = streams_of(worker, store, rig)
+    await worker.claim()
+    await play.said.wait()
+    never = asyncio.get_running_loop().create_future()
+    async with asyncio.timeout(60):
+        while not await rows(rig):
+            rig.clock.advance(TICK)
+            await asyncio.wait([never], timeout=0.002)
+    play.go.set()
+    await worker.idle()
+    await ticking(rig, store.asked.is_set)
+    assert await rows(rig) != []
+    store.held = False
+    await streams.end()
+    assert await rows(rig) == []

@@ -147,13 +147,20 @@ class Streams:
             return
         try:
             await self._store.add_deltas(deltas, over, now=self._clock.now())
+        except asyncio.CancelledError:
+            # Whether it was done is not known, and to do it twice is harmless.
+            self._keep(over)
+            raise
         except StoreError as error:
             log.debug("%d pieces are not seen: %s", len(deltas), error)
-            with self._lock:
-                self._over[:0] = over
-                del self._over[MOST_OVER:]
+            self._keep(over)
         except Exception:
             log.exception("%d pieces are not seen", len(deltas))
+
+    def _keep(self, over: list[Over]) -> None:
+        with self._lock:
+            self._over[:0] = over
+            del self._over[MOST_OVER:]
 
     def _take(self) -> tuple[list[tuple[Authority, Delta]], list[Over]]:
         """What is to be written now. A stream of which some has to stay has to wait its turn again."""
