@@ -111,6 +111,15 @@ class Interrupting(SystemClock):
         await asyncio.Event().wait()
 
 
+@pytest.fixture
+def heeding_interrupts() -> Iterator[None]:
+    """As in a terminal: what a shell starts in the background ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeding_interrupts")
 def test_who_is_interrupted_waits_no_more_and_leaves_nothing_running(tmp_path: Path) -> None:
     impatient: Outlive[None] = Outlive(f"sqlite:///{tmp_path / 'runs.db'}", clock=Interrupting())
     with sync.Client(impatient) as client:
