@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import psycopg
-from psycopg.rows import DictRow, TupleRow, dict_row, tuple_row
+from psycopg import AsyncRawCursor
+from psycopg.rows import DictRow, Row, TupleRow, dict_row, tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from outlive.model.clock import Clock
@@ -31,6 +32,7 @@ from outlive.store.postgres.connection import (
     usable,
 )
 from outlive.store.postgres.hints import Notify, Sender
+from outlive.store.postgres.numbered import numbered
 from outlive.store.postgres.renewal import Renewals
 from outlive.store.postgres.tasks import Tasks
 from outlive.store.skew import Skew
@@ -100,18 +102,14 @@ class Base:
 
     async def _read(self, statement: bytes, parameters: Parameters) -> list[DictRow]:
         async def read(connection: Connection) -> list[DictRow]:
-            cursor = await connection.cursor(row_factory=dict_row).execute(
-                statement, parameters, prepare=self._place.direct
-            )
+            cursor = await self._sent(AsyncRawCursor(connection, row_factory=dict_row), statement, parameters)
             return await cursor.fetchall()
 
         return await self._on_connection(read, wrote=False)
 
     async def _read_tuples(self, statement: bytes, parameters: Parameters) -> list[TupleRow]:
         async def read(connection: Connection) -> list[TupleRow]:
-            cursor = await connection.cursor(row_factory=tuple_row).execute(
-                statement, parameters, prepare=self._place.direct
-            )
+            cursor = await self._sent(AsyncRawCursor(connection, row_factory=tuple_row), statement, parameters)
             return await cursor.fetchall()
 
         return await self._on_connection(read, wrote=False)
@@ -121,12 +119,15 @@ class Base:
         self._refuse_inside()
 
         async def write(connection: Connection) -> list[DictRow]:
-            cursor = await connection.cursor(row_factory=dict_row).execute(
-                statement, parameters, prepare=self._place.direct
-            )
+            cursor = await self._sent(AsyncRawCursor(connection, row_factory=dict_row), statement, parameters)
             return await cursor.fetchall() if cursor.description is not None else []
 
         return await self._on_connection(write, wrote=True)
+
+    async def _sent(self, cursor: AsyncRawCursor[Row], statement: bytes, parameters: Parameters) -> AsyncRawCursor[Row]:
+        sent = numbered(statement)
+        values = [parameters[name] for name in sent.parameters]
+        return await cursor.execute(sent.text, values, prepare=self._place.direct)
 
     async def _on_connection(self, work: Callable[[Connection], Awaitable[T]], *, wrote: bool) -> T:
         """Do the work on a connection: again if it met another statement crosswise, and a read also on another

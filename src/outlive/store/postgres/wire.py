@@ -8,7 +8,6 @@ a fast disk's flush. Errors are the driver's, so that `connection.translated` st
 from __future__ import annotations
 
 import asyncio
-import re
 import select
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,8 +20,8 @@ from psycopg.rows import TupleRow
 from outlive.store.certain import Certain, outcome
 from outlive.store.columns import Parameters
 from outlive.store.postgres.connection import Place, connect
+from outlive.store.postgres.numbered import Numbered, numbered
 
-_PARAMETER = re.compile(r"%\((\w+)\)s|%%")
 _BOOL, _BIGINT = 16, 20
 # The longest that the event loop is kept from its turn: a commit of a fast disk on a server that is near.
 MOMENT_MS = 2
@@ -30,11 +29,10 @@ MOMENT_MS = 2
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """A statement with its parameters numbered. `name` is what it is prepared as, if it is."""
+    """A statement, and what it is prepared as, if it is."""
 
     name: bytes
-    text: bytes
-    parameters: tuple[str, ...]
+    sent: Numbered
 
 
 class Wire:
@@ -66,11 +64,11 @@ class Wire:
         Raises psycopg.Error; an OperationalError without a state is a connection that has gone, or did not answer.
         """
         shape = self._shapes.get(statement) or await self._shape(statement)
-        values = [_encoded(parameters[name]) for name in shape.parameters]
+        values = [_encoded(parameters[name]) for name in shape.sent.parameters]
         if self._prepared:
             [result] = await self._ask(lambda: self._libpq.send_query_prepared(shape.name, values), here)
         else:
-            [result] = await self._ask(lambda: self._libpq.send_query_params(shape.text, values), here)
+            [result] = await self._ask(lambda: self._libpq.send_query_params(shape.sent.text, values), here)
         return _rows(result)
 
     async def close(self) -> None:
@@ -79,9 +77,9 @@ class Wire:
         await self._connection.close()
 
     async def _shape(self, statement: bytes) -> _Shape:
-        shape = _numbered(statement, b"outlive_%d" % len(self._shapes))
+        shape = _Shape(b"outlive_%d" % len(self._shapes), numbered(statement))
         if self._prepared:
-            [result] = await self._ask(lambda: self._libpq.send_prepare(shape.name, shape.text))
+            [result] = await self._ask(lambda: self._libpq.send_prepare(shape.name, shape.sent.text))
             _rows(result)
         self._shapes[statement] = shape
         return shape
@@ -149,18 +147,6 @@ class Wire:
 async def open_wire(place: Place, *, wait: float) -> Wire:
     """Connect. Statements are prepared where no pooler is between. Raises StoreUnavailable."""
     return Wire(await connect(place, wait=wait, use="appends"), prepared=place.direct, limit=wait)
-
-
-def _numbered(statement: bytes, name: bytes) -> _Shape:
-    """The statement with `$1` for the first of its named parameters, and so on."""
-    places: dict[str, int] = {}
-
-    def number(match: re.Match[str]) -> str:
-        parameter = match[1]
-        return "%" if parameter is None else f"${places.setdefault(parameter, len(places) + 1)}"
-
-    text = _PARAMETER.sub(number, statement.decode())
-    return _Shape(name, text.encode(), tuple(places))
 
 
 def _encoded(value: object) -> bytes | None:
