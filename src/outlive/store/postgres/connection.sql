@@ -204,13 +204,20 @@ where
     )
 order by worker.started_at, worker.owner;
 
+-- name: find_start
+-- What a start needs to know, at once: the time, and the run if there is one; else its columns are null.
+select {moment} as moment, run.*
+from (values (1)) as always
+left join {schema}.run on run.tenant = %(tenant)s and run.id = %(run)s;
+
 -- name: listen
 -- Hear of every hint that is given from now on. The channel is named like the schema.
 listen {schema};
 
 -- name: notify
--- A hint, never in the transaction that it tells of: NOTIFY takes a lock of the whole database at its commit.
-select pg_notify(%(channel)s, %(payload)s);
+-- A hint, never in the transaction that it tells of: NOTIFY takes a lock of the whole database at its commit. That one
+-- has nothing that must reach the disk.
+select set_config('synchronous_commit', 'off', true), pg_notify(%(channel)s, %(payload)s);
 
 -- name: lock_origin
 -- Until the end of the transaction no other one has it: two runs of one origin do not both find that nothing was done.

@@ -50,9 +50,10 @@ class PostgresWork(Base):
         columns.check_text(known, f"run {run.id}")
         if within is not None:
             return await self._start_within(Borrowed(within, self.name), run, known, now)
-        if found := await self._read(self._sql["find_run"], {**known}):
-            return columns.run_row(found[0])
-        query, parameters = await self._starting(run, now)
+        [there] = await self._read(self._sql["find_start"], {**known, "now": self._at(now)})
+        if there["id"] is not None:
+            return columns.run_row(there)
+        query, parameters = await self._starting(run, there["moment"])
         added = await self._write(query, parameters)
         if added:
             self._hint()
@@ -67,10 +68,11 @@ class PostgresWork(Base):
     ) -> RunRow:
         """It has no hint: nobody knows whether and when the caller will commit."""
         await self._check_key(borrowed, run.tenant, await self.key(run.tenant))
-        found = await borrowed.fetch(self._sql["find_run"], known)
-        if not found:
-            query, parameters = await self._starting(run, now)
-            found = await borrowed.fetch(query, parameters) or await borrowed.fetch(self._sql["find_run"], known)
+        [there] = await borrowed.fetch(self._sql["find_start"], {**known, "now": self._at(now)})
+        if there["id"] is not None:
+            return columns.run_row(there)
+        query, parameters = await self._starting(run, there["moment"])
+        found = await borrowed.fetch(query, parameters) or await borrowed.fetch(self._sql["find_run"], known)
         if not found:
             raise StoreUnavailable(store=self.name, why=f"run {run.id} has gone as it was started")
         return columns.run_row(found[0])
@@ -182,16 +184,14 @@ class PostgresWork(Base):
         found = await self._read(self._sql["find_workers"], {"within_ms": within_ms, "now": self._at(now)})
         return [columns.worker_row(row) for row in found]
 
-    async def _starting(self, run: NewRun, now: int | None) -> tuple[bytes, columns.Parameters]:
-        at = self._at(now)
-        if at is None:
-            at = int((await self._read_tuples(self._sql["clock"], {}))[0][0])
+    async def _starting(self, run: NewRun, moment: int) -> tuple[bytes, columns.Parameters]:
+        """The statement that adds it, with the entry that says so: it began at `moment`."""
         secret = await self.key(run.tenant)
-        first = Append(Authority(run.tenant, run.id, 0, ""), NOBODY, (columns.started(run, at),))
+        first = Append(Authority(run.tenant, run.id, 0, ""), NOBODY, (columns.started(run, moment),))
         sealed = seal(secret, NOBODY, 0, first.drafts)
         entries = [{"place": 1, **rows.entry_parameters(entry)} for entry in sealed.entries]
         blobs = blob_parameters(first, sealed.blobs, [entry.blob for entry in sealed.entries])
-        parameters = {**columns.run_parameters(run, sealed.head), "now": at}
+        parameters = {**columns.run_parameters(run, sealed.head), "now": moment}
         columns.check_text(parameters, f"run {run.id}")
         parameters["entries"] = columns.to_json(entries)
         if blobs:
