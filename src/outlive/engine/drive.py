@@ -95,8 +95,9 @@ class Drive:
         row, lease_ms = self.claimed.row, int(self.kit.lease_s * 1000)
         await self._let_others_speak()
         key = await self._patiently(lambda: self.kit.store.key(row.tenant))
+        recorded, unread = await self._read(row)
         try:
-            entries = await self._patiently(lambda: self.kit.store.window(row.tenant, row.id))
+            entries = _given(recorded)
             _check_chain(key, row, entries)
             state, unreadable = fold(entries), ""
         except DataError as error:
@@ -108,7 +109,9 @@ class Drive:
             return "blocked"
         if unreadable:
             return await self._block(journal, "undecodable", unreadable, Divergence(self.kit.code, unreadable))
-        news = await self._patiently(lambda: inbox.take(journal))
+        # Once: whoever tries again does not know what the first try has taken.
+        first = [_given(unread)]
+        news = await self._patiently(lambda: inbox.take(journal, read=first.pop() if first else None))
         if (over := await self._is_over(journal)) is not None:
             return over
         if row.lapses >= self._max_lapses and not news.progress:
@@ -135,6 +138,14 @@ class Drive:
             return await self._live(attempt)
         finally:
             await self._unload(attempt)
+
+    async def _read(self, row: RunRow) -> tuple[list[Entry] | BaseException, list[Message] | BaseException]:
+        """What is recorded, and what has come in: asked for at once; neither's error hides the other."""
+        return await asyncio.gather(
+            self._patiently(lambda: self.kit.store.window(row.tenant, row.id)),
+            self._patiently(lambda: self.kit.store.unread(row.tenant, row.id)),
+            return_exceptions=True,
+        )
 
     async def _let_others_speak(self) -> None:
         """Where another database has begun to answer, whoever saw this run's lost entries gets the time to say so."""
@@ -425,6 +436,12 @@ class Drive:
                 await self.kit.clock.sleep(pause)
                 pause = min(2 * pause, 1.0)
                 await self.grip.ensure()
+
+
+def _given(found: T | BaseException) -> T:
+    if isinstance(found, BaseException):
+        raise found
+    return found
 
 
 def _check_chain(key: bytes, row: RunRow, entries: list[Entry]) -> None:

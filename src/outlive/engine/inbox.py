@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -79,13 +80,17 @@ class News:
     asked: tuple[tuple[Request, Message], ...] = ()
 
 
-async def take(journal: Journal, *, change: Change | None = None, ending: bool = False) -> News:
+async def take(
+    journal: Journal, *, change: Change | None = None, ending: bool = False, read: Sequence[Message] | None = None
+) -> News:
     """Move all unread rows into the log, with `change` in the same commit.
 
-    With `ending` without those that the append which ends the run takes.
+    With `ending` without those that the append which ends the run takes. `read` is what was unread when nobody else
+    could take any of it.
     """
     async with journal.reading:
-        return await _take(journal, change, ending)
+        messages = await journal.store.unread(journal.row.tenant, journal.row.id) if read is None else list(read)
+        return await _take(journal, messages, change, ending)
 
 
 async def asked(journal: Journal) -> list[Request]:
@@ -95,9 +100,8 @@ async def asked(journal: Journal) -> list[Request]:
     return [request for request in found if request is not None]
 
 
-async def _take(journal: Journal, change: Change | None, ending: bool) -> News:
-    store, run = journal.store, journal.row
-    messages = await store.unread(run.tenant, run.id)
+async def _take(journal: Journal, messages: list[Message], change: Change | None, ending: bool) -> News:
+    run = journal.row
     requests = [(_request(journal, message), message) for message in messages if message.topic == CONTROL]
     may_pause = not run.ended and run.paused_at is None and journal.fold.cancelling is None
     left = [(asked, message) for asked, message in requests if asked is not None and ending]
