@@ -81,7 +81,7 @@ async def test_a_claim_reads_no_more_of_a_long_queue_than_it_takes(postgres: str
         "versions": "{}",
         "grace_ms": 30_000,
     }  # fmt: skip
-    query = Statements(place_of(postgres).schema).claimable(watched=False)
+    query = Statements(place_of(postgres).schema).claimable(quick=False, watched=False)
     with raw(postgres) as connection:
         connection.execute(FILL.encode())
         connection.execute(query, parameters)

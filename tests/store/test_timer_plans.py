@@ -65,7 +65,7 @@ async def test_a_claim_and_a_look_cost_the_same_however_many_wait_on_postgres(po
     with raw(postgres) as connection:
         connection.execute(FILL.format(many=30_000, nothing="''::bytea").encode())
         connection.execute(b"analyze run")
-        for query in (sql.claimable(watched=False), _look_statement(sql, sign=False)):
+        for query in (sql.claimable(quick=False, watched=False), _look_statement(sql, sign=False)):
             connection.execute(query, parameters)
             row = connection.execute(b"explain (analyze, buffers, format json) " + query, parameters).fetchone()
             assert row is not None

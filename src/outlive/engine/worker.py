@@ -206,16 +206,16 @@ class Worker:
                 )  # there is nothing to claim for, but to a run that is here something may have come
                 return 0
             # Where there is room for more than one claim takes, nothing that is more urgent is kept waiting by this.
-            if found := await self._take(ready_only=self._free() > MOST_AT_ONCE):
+            if found := await self._take(quick=self._free() > MOST_AT_ONCE):
                 self._watch.hasten(self.pace.poll_least)  # the hint may have been about something else as well
                 return found
         return await self.claim()
 
-    async def _take(self, *, ready_only: bool = False) -> int:
+    async def _take(self, *, quick: bool = False) -> int:
         if self._free() <= 0:
             return 0
         self._turn += 1
-        claim, asked_at, self._more = self._wish(ready_only=ready_only), self.kit.clock.boottime(), False
+        claim, asked_at, self._more = self._wish(quick=quick), self.kit.clock.boottime(), False
         claimed = await self.store.claim(claim, now=self.kit.clock.now())
         for one in claimed:
             self.kit.time.learn(one.now)
@@ -227,10 +227,10 @@ class Worker:
     def _free(self) -> int:
         return self.pace.concurrency - len(self._drives)
 
-    def _wish(self, *, ready_only: bool = False) -> Claim:
+    def _wish(self, *, quick: bool = False) -> Claim:
         return Claim(
             self.owner, {name: self.kit.code for name in self.agents}, min(max(self._free(), 1), MOST_AT_ONCE),
-            self.pace.lease_ms, self._watch.ripe, self.pace.queues, self.pace.tenants, ready_only, self._versions(),
+            self.pace.lease_ms, self._watch.ripe, self.pace.queues, self.pace.tenants, quick, self._versions(),
             int(self.kit.grace_s * 1000),
             self._turn,
         )  # fmt: skip

@@ -88,10 +88,10 @@ class Claim:
     only by a worker that serves the version it is pinned to. `watched` are `(tenant, run, epoch)` whose lease the
     worker has itself seen unrenewed for a whole renewal interval; only those are taken over, and only once their lease
     has expired by the database's clock. `why` of the claim entry is decided by the store: start, resume or takeover.
-    `ready_only` is a quick claim, of runs that are `ready`, for a worker with more room than it could fill: whatever
-    else is due, and may be more urgent, it claims next. A run is claimed until `grace_ms` after its deadline, so that
-    it can clean up. `turn` is another number with each claim: which of the ways to be claimable begins, where not all
-    that is equally urgent can be taken.
+    `quick` is a claim of what somebody has just asked for, runs that are `ready` and runs that were sent something, by
+    a worker with more room than it could fill: whatever else is due, and may be more urgent, it claims next. A run is
+    claimed until `grace_ms` after its deadline, so that it can clean up. `turn` is another number with each claim:
+    which of the ways to be claimable begins, where not all that is equally urgent can be taken.
     """
 
     owner: Owner
@@ -101,7 +101,7 @@ class Claim:
     watched: frozenset[tuple[Tenant, RunId, int]] = frozenset()
     queues: tuple[str, ...] = ("default",)
     tenants: tuple[Tenant, ...] | None = None
-    ready_only: bool = False
+    quick: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
     grace_ms: int = 0
     turn: int = 0

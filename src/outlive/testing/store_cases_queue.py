@@ -136,14 +136,16 @@ async def a_backlog_of_one_kind_keeps_no_other_waiting(scene: Scene) -> None:
     assert sum(run.startswith("timer") for [run] in taken) == 2, "with room for one they take turns"
 
 
-async def a_quick_claim_takes_what_is_ready(scene: Scene) -> None:
+async def a_quick_claim_takes_what_is_ready_and_what_was_told(scene: Scene) -> None:
+    await scene.become(await scene.hold("told", priority=3), "waiting")
     sleeps = await scene.hold("sleeps", priority=9)
     await scene.become(sleeps, "waiting", wake_at=scene.now)
     await scene.start("low")
     await scene.start("high", priority=5)
     await scene.start("other agent", agent="pilot", priority=9)
-    assert await _claimed(scene, replace(wish(), ready_only=True)) == ["high", "low"]
-    assert await _claimed(scene, replace(wish(), ready_only=True)) == []
+    await scene.post("told")
+    assert await _claimed(scene, replace(wish(), quick=True)) == ["high", "told", "low"]
+    assert await _claimed(scene, replace(wish(), quick=True)) == []
     assert await _claimed(scene, wish()) == ["sleeps"]
 
 
@@ -336,7 +338,7 @@ CASES: tuple[Callable[[Scene], Awaitable[None]], ...] = (
     the_next_timer_of_all_agents_that_are_served_is_found,
     due_timers_are_taken_by_urgency_then_in_order,
     a_backlog_of_one_kind_keeps_no_other_waiting,
-    a_quick_claim_takes_what_is_ready,
+    a_quick_claim_takes_what_is_ready_and_what_was_told,
     a_deadline_is_due_when_it_comes,
     a_look_sees_what_a_claim_would_find,
     a_look_sees_a_message_to_a_run_that_sleeps,

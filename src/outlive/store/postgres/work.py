@@ -210,7 +210,7 @@ class PostgresWork(Base):
             "watched_runs": [run for _, run, _ in watched],
             "watched_epochs": [epoch for _, _, epoch in watched],
         }
-        statement = _ready(self._sql) if claim.ready_only else self._sql.claimable(watched=bool(watched))
+        statement = self._sql.claimable(quick=claim.quick, watched=bool(watched))
         found = await self._read(statement, parameters)
         ways = [(row["way"], row) for row in found]
         return fair(ways, _standing, limit=claim.limit, turn=claim.turn)
@@ -254,16 +254,6 @@ class PostgresWork(Base):
             return Claimed(authority, columns.run_row(after), _why(fact), found["moment"])
 
         return await self._on_connection(take, wrote=True)
-
-
-@lru_cache(maxsize=8)
-def _ready(sql: Statements) -> bytes:
-    """One of the ways to be claimable: most of the time of a claim of all ways is spent on planning it."""
-    return woven(
-        sql["claimable"].decode(),
-        {"found": f"select *, 'claimable_ready' as way from ({sql['claimable_ready'].decode()}) as ready"},
-        {},
-    ).encode()
 
 
 @lru_cache(maxsize=8)

@@ -278,13 +278,13 @@ def candidates(database: sqlite3.Connection, claim: Claim, now: int) -> list[_Ca
     for agent, code in claim.serves.items():
         for queue in claim.queues:
             find("claimable_ready", agent=agent, code=code, queue=queue)
-        if not claim.ready_only:
+        if not claim.quick:
             find("claimable_by_build", agent=agent, code=code)
-    if not claim.ready_only:
+    if not claim.quick:
         for queue, agent, code, priority in database.execute(QUERIES["timed"], common).fetchall():
             find("claimable_by_timer", agent=agent, code=code, queue=queue, priority=priority)
-        find("claimable_by_message")
-    if claim.watched and not claim.ready_only:
+    find("claimable_by_message")
+    if claim.watched and not claim.quick:
         find("claimable_by_lapse")
     best = fair(found, _standing, limit=claim.limit, turn=claim.turn)
     return [_Candidate(columns.run_row(row), _why(row), row["due"]) for row in best]
