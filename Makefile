@@ -11,6 +11,8 @@ READY := .venv/.ready
 # pyright's wheel carries the checker and its `nodejs` extra carries node: nothing is fetched when it runs.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Tests start hundreds of processes: without compiled files each would spend half a second on compiling ours.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
