@@ -111,5 +111,6 @@ def _line_of(pid: int, parents: dict[int, int]) -> set[int]:
 
 
 def clean() -> dict[str, str]:
-    """The environment without what would set up our program otherwise than by default."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("OUTLIVE_")}
+    """The environment without what would set up our program, or Python, otherwise than by default."""
+    changing = ("OUTLIVE_", "PYTHON")
+    return {name: value for name, value in os.environ.items() if not name.startswith(changing)}
