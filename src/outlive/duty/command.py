@@ -10,6 +10,8 @@ from contextlib import suppress
 
 from outlive.duty.webhook import SHOWN, Answer
 
+_PATIENCE_S = 2.0
+
 
 async def run_command(command: Sequence[str], body: bytes, *, within_s: float) -> Answer:
     """Start it, without a shell, and wait for its end: exit code 0 is a delivery. Raises nothing that a command can do.
@@ -31,19 +33,26 @@ async def run_command(command: Sequence[str], body: bytes, *, within_s: float) -
                 group.create_task(_listen(process, said))
             code = await process.wait()
     except TimeoutError:
-        _kill(process)
+        await _put_down(process)
         return Answer(False, f"it did not end within {within_s:g} s")
     except BaseException:
-        _kill(process)
+        await _put_down(process)
         raise
     text = " ".join(said.decode("utf-8", "replace").split())
     return Answer(code == 0, f"exit code {code} {text}".strip()[:SHOWN])
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
-    """It leads a group of its own, which is there while any of those that it started is."""
+async def _put_down(process: asyncio.subprocess.Process) -> None:
+    """It leads a group of its own, which is there while any of those that it started is.
+
+    The loop keeps it until its pipe has ended; who has left the group may hold that, and is not waited for long.
+    """
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_PATIENCE_S):
+            await _listen(process, bytearray(SHOWN))
+            await process.wait()
 
 
 async def _feed(process: asyncio.subprocess.Process, body: bytes) -> None:
