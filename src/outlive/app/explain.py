@@ -7,11 +7,11 @@ awaited message, an operator's pause, a named reason for being blocked. Where no
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from outlive.model.ids import Owner
-from outlive.model.run import STATUSES, RunRow
+from outlive.model.run import CANCELLING, STATUSES, RunRow
 from outlive.store.port import WorkerRow
 from outlive.store.survey import Seen
 
@@ -64,6 +64,16 @@ def explain(
 
     `stalled` are the owners whose event loop does not turn, with what is known of it.
     """
+    found = _explained(seen, serving, now, stalled)
+    if found.fault in ("unserved run", "lapsed lease") and (seen.asked or seen.row.reason == CANCELLING):
+        what = "is being cancelled" if seen.row.reason == CANCELLING else "was asked to end, or to be paused"
+        return replace(found, why=f"{found.why}; it {what}: outlive cancel {seen.row.id} ends it, as any worker will")
+    return found
+
+
+def _explained(
+    seen: Seen, serving: Mapping[str, frozenset[Served]], now: int, stalled: Mapping[Owner, str] | None
+) -> Explanation:  # fmt: skip
     row = seen.row
     if wrong := f"its row is damaged: {row.damaged}" if row.damaged else _contradiction(row):
         return Explanation("none", wrong, "unexplained run")

@@ -120,15 +120,20 @@ class Control:
         """Let nobody claim the run until it is resumed; True when that is so already.
 
         A live owner is asked, and pauses it when its calls in flight have reached their record. Raises WrongState for
-        an ended run.
+        an ended run, and for one that is being cancelled.
         """
         for _ in range(_TRIES):
             with suppress(LeaseLost):
                 async with self._seized(row.tenant, row.id, only=_OPEN) as journal:
                     if journal is None:
                         break
-                    await _pause(journal, request)
-                    return True
+                    if journal.fold.cancelling is None:
+                        await _pause(journal, request)
+                        return True
+                    also = Also(change=_as_it_is(journal.row))
+                    await journal.append(also=also, made=lambda: list(answers(journal, [request])))
+                    wanted = "it is being cancelled, too late to pause it"
+                    raise WrongState(run=row.id, status=journal.row.status, wanted=wanted)
         now = await self.store.run(row.tenant, row.id)
         if now is None or now.ended:
             status = now.status if now is not None else "gone"
@@ -236,17 +241,32 @@ class Control:
         except UndecodableEntry:
             await self.enforce(tenant, run)
 
-    async def take_in(self, tenant: Tenant, run: RunId, *, only: frozenset[Status] | None = None) -> None:
+    async def stand_in(self, tenant: Tenant, run: RunId) -> None:
+        """Do for a run what it was asked for and no worker is there to do: end it, whatever is left of its grace, or
+        pause it. Raises LeaseLost when somebody claims it at this moment.
+        """
+        unserved: frozenset[Status] = frozenset(("ready", "waiting"))
+        try:
+            await self.take_in(tenant, run, only=unserved, unserved=True)
+        except UndecodableEntry:
+            if not any(one.topic == inbox.CONTROL for one in await self.store.unread(tenant, run)):
+                raise
+            await self.enforce(tenant, run, only=unserved)
+
+    async def take_in(
+        self, tenant: Tenant, run: RunId, *, only: frozenset[Status] | None = None, unserved: bool = False
+    ) -> None:
         """Move the inbox of a run that nobody drives into its log; a live owner does it by itself.
 
-        An ended run stays ended. One that is blocked or paused ends, or is paused, if it was asked for that; else a
-        paused one stays as it is, and any other goes on. Raises LeaseLost when somebody claims it at this moment.
+        An ended run stays ended. One that is blocked or paused, or `unserved` by any worker, ends, or is paused, if it
+        was asked for that; else a paused one stays as it is, and any other goes on. Raises LeaseLost when somebody
+        claims it at this moment.
         """
         async with self._seized(tenant, run, only=only) as journal:
             if journal is None:
                 return
             row = journal.row
-            if not row.ended and (row.paused_at is not None or row.status == "blocked"):
+            if not row.ended and (row.paused_at is not None or row.status == "blocked" or unserved):
                 asked = await inbox.asked(journal)
                 if journal.fold.cancelling is not None or asks_to_end(asked) is not None:
                     await self._finish(journal)

@@ -38,7 +38,7 @@ from outlive.model.errors import (
 )
 from outlive.model.ids import OperationId, Owner, RunId, Tenant
 from outlive.model.operation import OperationRow
-from outlive.model.run import Authority, Head, RunRow
+from outlive.model.run import CANCELLING, Authority, Head, RunRow
 from outlive.model.signals import Unwind
 from outlive.store.port import Append, Change, Claimed, Divergence, Store, Transaction
 
@@ -290,11 +290,18 @@ class Journal:
             if call.sent and call.sent.id not in known
         ]
         return Append(
-            self.grip.authority, self.head, tuple(drafts), change=also.change, operations=(*rows, *also.rows),
-            taken=also.taken, divergence=also.divergence, progress=also.progress, turn=turn, forgive=also.forgive,
-            asks=also.asks, use=also.use,
+            self.grip.authority, self.head, tuple(drafts), change=self._marked(also.change),
+            operations=(*rows, *also.rows), taken=also.taken, divergence=also.divergence, progress=also.progress,
+            turn=turn, forgive=also.forgive, asks=also.asks, use=also.use,
             notices=noticed(facts, self.fold, change, also.rows, self._clock),
         )  # fmt: skip
+
+    def _marked(self, change: Change | None) -> Change | None:
+        """Whoever gives a run back that is being cancelled says so in its row, so that it is found by anyone."""
+        if self.fold.cancelling is None or change is None or change.status not in ("ready", "waiting"):
+            return change
+        detail = change.detail if change.reason in ("", CANCELLING) else f"{change.reason} {change.detail}".strip()
+        return replace(change, reason=CANCELLING, detail=detail)
 
     def _with_mail(self, item: Item) -> Iterator[Item]:
         """A turn takes along what nobody has received. Found out as it is written: until then more may arrive."""

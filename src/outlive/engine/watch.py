@@ -33,6 +33,9 @@ class Watch:
     """Whether one of them has."""
     forsaken: list[tuple[Tenant, RunId]] = field(default_factory=list)
     """Runs whose lease has been seen unrenewed for so long that whoever could drive them would have taken them."""
+    unserved: list[tuple[Tenant, RunId]] = field(default_factory=list)
+    """Runs that are to end, and that no live worker could serve for two leases: one that was started anew had time."""
+    _alone: dict[tuple[Tenant, RunId], float] = field(default_factory=dict)
     _since: dict[tuple[Tenant, RunId, int, int], float] = field(default_factory=dict)
     _looked: float | None = None
     _due: float = -math.inf
@@ -47,6 +50,7 @@ class Watch:
             raise
         if self._looked is None or now - self._looked > self.gap_s:
             self._since.clear()
+            self._alone.clear()
         self._looked = self.clock.boottime()
         seen = {(one.tenant, one.run, one.epoch, one.renewed_at): one for one in look.overdue}
         self._since = {key: self._since.get(key, now) for key in seen}
@@ -56,6 +60,9 @@ class Watch:
         self.forsaken = [
             (one.tenant, one.run) for key, one in seen.items() if now - self._since[key] >= 2 * one.lease_ms / 1000
         ]
+        alone = [(one.tenant, one.run) for one in look.attention if one.why == "unserved"]
+        self._alone = {run: self._alone.get(run, now) for run in alone}
+        self.unserved = [run for run, since in self._alone.items() if now - since >= 2 * claim.lease_ms / 1000]
         due = [self._left(one, now - self._since[key], look.now) for key, one in seen.items()]
         if look.due_ms is not None:
             due.append(look.due_ms / 1000)

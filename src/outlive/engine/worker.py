@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -284,25 +284,18 @@ class Worker:
         self._waking.wake()
 
     async def _attend(self, look: Look) -> None:
+        control = self._control
         for one in look.attention:
-            try:
-                if one.why == "deadline":
-                    await self._control.expire(one.tenant, one.run)
-                elif one.why == "stranded":
-                    await self._control.strand(one.tenant, one.run)
-                else:
-                    await self._control.look_after(one.tenant, one.run)
-            except OutliveError as error:
-                log.warning("run %s: %s", one.run, error)
-            except Exception:
-                log.exception("run %s could not be looked after", one.run)
+            if one.why == "deadline":
+                await _guarded(control.expire, one.tenant, one.run)
+            elif one.why == "stranded":
+                await _guarded(control.strand, one.tenant, one.run)
+            elif one.why == "late":
+                await _guarded(control.look_after, one.tenant, one.run)
+        for tenant, run in self._watch.unserved:
+            await _guarded(control.stand_in, tenant, run)
         for tenant, run in self._watch.forsaken:
-            try:
-                await self._control.free(tenant, run)
-            except OutliveError as error:
-                log.warning("run %s: %s", run, error)
-            except Exception:
-                log.exception("run %s could not be given back", run)
+            await _guarded(control.free, tenant, run)
 
     async def _patiently_announce(self) -> None:
         serves = {name: self.kit.code for name in self.agents}
@@ -331,6 +324,16 @@ class Worker:
             await self.store.leave(self.owner)
         except StoreError as error:
             log.warning("could not take leave: %s", error)
+
+
+async def _guarded(act: Callable[[Tenant, RunId], Awaitable[None]], tenant: Tenant, run: RunId) -> None:
+    """Act on a run that is not driven here. Whatever goes wrong is tried again after the next look."""
+    try:
+        await act(tenant, run)
+    except OutliveError as error:
+        log.warning("run %s: %s", run, error)
+    except Exception:
+        log.exception("run %s could not be looked after", run)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:

@@ -28,6 +28,9 @@ Block = Literal[
     "operation in doubt", "duplicate effect", "diverged", "poison", "undecodable", "entries lost", "done elsewhere"
 ]
 
+# The reason of a run that is being cancelled and that nobody drives: it is ready, or waits in its clean-up.
+CANCELLING = "cancelling"
+
 _NEXT: dict[Status, frozenset[Status]] = {
     "ready": frozenset(("running", "cancelled", "expired", "blocked")),
     "running": frozenset(("ready", "waiting", "blocked", "succeeded", "failed", "cancelled", "expired")),

@@ -34,7 +34,7 @@ class Standing:
 
 def attended(
     past: Iterable[tuple[str, str]],
-    stranded: Iterable[tuple[str, str]],
+    stranded: Iterable[tuple[str, str, str]],
     sent: Iterable[tuple[str, str, bool]],
     most: int,
 ) -> tuple[tuple[Attention, ...], frozenset[tuple[Tenant, RunId]]]:
@@ -42,7 +42,10 @@ def attended(
     told = [(Tenant(tenant), RunId(run), is_late) for tenant, run, is_late in sent]
     late = [Attention(tenant, run, "late") for tenant, run, is_late in told if is_late]
     deadlines = [Attention(Tenant(tenant), RunId(run), "deadline") for tenant, run in past]
-    left = [Attention(Tenant(tenant), RunId(run), "stranded") for tenant, run in stranded]
+    left = [
+        Attention(Tenant(tenant), RunId(run), "stranded" if reason == "diverged" else "unserved")
+        for tenant, run, reason in stranded
+    ]
     unread = frozenset((tenant, run) for tenant, run, is_late in told if not is_late)
     return (*deadlines, *late[:most], *left), unread
 

@@ -159,14 +159,15 @@ class Attention:
     """A run that needs a control claim.
 
     Its deadline has passed and nobody could clean up (any more); or something has arrived that nobody will claim it
-    for: it has ended, or is blocked or paused and was asked to end or to be paused (*late*); or it diverged, was left
-    ready for other builds, and for two leases of the worker that asks none of them has been there to take it
-    (*stranded*).
+    for: it has ended, or is blocked or paused and was asked to end or to be paused (*late*); or for two
+    leases of the worker that asks no worker has been there that could take it, and it diverged and was left ready for
+    other builds (*stranded*), or was asked to end or to be paused, or is being cancelled (*unserved*: it is ready or
+    waiting).
     """
 
     tenant: Tenant
     run: RunId
-    why: Literal["deadline", "late", "stranded"]
+    why: Literal["deadline", "late", "stranded", "unserved"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,15 @@ from outlive.store.port import Store
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A run that has not ended, whether its inbox has unread rows, and the builds that cannot continue it."""
+    """A run that has not ended, whether its inbox has unread rows, and the builds that cannot continue it.
+
+    `asked` says that one of those rows asks it to end, or to be paused.
+    """
 
     row: RunRow
     unread: bool
     diverged: frozenset[str]
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

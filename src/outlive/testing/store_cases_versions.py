@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from outlive.log.kinds import Started, read
 from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
-from outlive.store.port import Append, Attention, Change, Claim, Divergence, Stalled, WorkerRow
+from outlive.store.port import Append, Attention, Change, Claim, Divergence, Message, Stalled, WorkerRow
 from outlive.testing.store_scene import ANNA, BORIS, LEASE, Hold, Scene, event, held, new_run, wish
 
 
@@ -136,6 +136,39 @@ async def a_ready_run_that_has_not_diverged_is_not_stranded(scene: Scene) -> Non
     assert await _stranded(scene) == []
 
 
+async def _unserved(scene: Scene) -> list[str]:
+    return sorted(one.run for one in (await scene.look(BORIS)).attention if one.why == "unserved")
+
+
+async def what_is_to_end_asks_for_attention_when_nobody_serves_it(scene: Scene) -> None:
+    """Ready or waiting, asked through the inbox or being cancelled already; nothing else, and nobody who is there."""
+    for run in ("asked", "mailed"):
+        await scene.start(run)
+    await scene.start("held", agent="pilot")
+    [_] = await scene.claims(claim=replace(wish(), serves={"pilot": "b1"}))
+    for run in ("asked", "held"):
+        await scene.store.post(Message(DEFAULT_TENANT, RunId(run), "control", "k", "{}"), now=scene.now)
+    await scene.post("mailed")
+    for run in ("cleaning", "later"):
+        await scene.start(run, agent="cleaner")
+    claimed = await scene.claims(claim=replace(wish(), serves={"cleaner": "b1"}))
+    holds = {one.row.id: held(one) for one in claimed}
+    await scene.become(holds[RunId("cleaning")], "ready", reason="cancelling")
+    await scene.become(holds[RunId("later")], "waiting", reason="cancelling", wake_at=scene.now + 10**6)
+    assert await _unserved(scene) == ["asked", "cleaning", "later"]
+    anna = WorkerRow(ANNA, 11, {"clerk": "b1", "cleaner": "b1"}, scene.now, scene.now)
+    await scene.store.announce(anna, now=scene.now)
+    assert await _unserved(scene) == []
+    await scene.store.announce(replace(anna, serves={"clerk": "b1"}), now=scene.now)
+    assert await _unserved(scene) == ["cleaning", "later"]
+    await scene.store.leave(ANNA)
+    assert await _unserved(scene) == ["asked", "cleaning", "later"]
+    taken = await scene.store.seize(DEFAULT_TENANT, RunId("later"), owner=BORIS, lease_ms=LEASE, now=scene.now)
+    assert taken is not None
+    await scene.append(held(taken), event(), change=Change("waiting", reason="cancelling", paused=True))
+    assert await _unserved(scene) == ["asked", "cleaning"], "one that is paused is looked after otherwise"
+
+
 async def a_stalled_worker_is_known_until_it_turns_again(scene: Scene) -> None:
     hold = await scene.hold()
     anna = WorkerRow(ANNA, 11, {"clerk": "b1"}, scene.now, scene.now, skew_ms=0)
@@ -205,6 +238,7 @@ CASES: tuple[Callable[[Scene], Awaitable[None]], ...] = (
     a_run_left_to_builds_that_are_gone_asks_for_attention,
     a_pinned_run_is_not_left_to_other_versions,
     a_ready_run_that_has_not_diverged_is_not_stranded,
+    what_is_to_end_asks_for_attention_when_nobody_serves_it,
     a_stalled_worker_is_known_until_it_turns_again,
     how_far_the_clock_of_a_worker_is_off_is_known,
     a_lapse_counts_against_the_run_that_stalled_its_worker_alone,

@@ -656,13 +656,37 @@ order by deadline_at
 limit %(most)s;
 
 -- name: stranded
--- Ready runs that some builds could not continue, and that none of the others is there to take any more.
-select lying.tenant, lying.id
+-- Runs for which something must be done that no live worker could do: ready ones that some builds could not continue
+-- (none of the others is there to take them any more), those that are being cancelled, and those that were asked to end.
+select lying.tenant, lying.id, lying.reason
 from (
-    select tenant, id, agent, pin from {schema}.run
-    where status = 'ready' and reason = 'diverged' and paused_at is null
-    order by ready_at
-    limit %(most)s
+    (
+        select tenant, id, agent, pin, reason from {schema}.run
+        where status = 'ready' and reason = 'diverged' and paused_at is null
+        order by ready_at
+        limit %(most)s
+    )
+    union all
+    (
+        select tenant, id, agent, pin, reason from {schema}.run
+        where reason = 'cancelling' and ended_at is null and paused_at is null
+        limit 10 * %(most)s::bigint
+    )
+    union all
+    (
+        select unread.tenant, unread.run_id, asked.agent, asked.pin, 'asked'
+        from (
+            select distinct tenant, run_id from {schema}.inbox where taken_seq is null and topic = 'control'
+        ) as unread
+        cross join lateral (
+            select agent, pin from {schema}.run
+            where
+                run.tenant = unread.tenant and run.id = unread.run_id
+                and run.status in ('ready', 'waiting') and run.paused_at is null
+            limit 1
+        ) as asked
+        limit 10 * %(most)s::bigint
+    )
 ) as lying
 where not exists (
     select 1 from {schema}.worker cross join json_each_text(worker.serves::json) as can
@@ -734,7 +758,9 @@ select
         from ({overdue}) as overdue
     ) as overdue,
     (select coalesce(json_agg(json_build_array(tenant, id)), '[]') from ({past_deadline}) as past) as past_deadline,
-    (select coalesce(json_agg(json_build_array(tenant, id)), '[]') from ({stranded}) as stranded) as stranded,
+    (
+        select coalesce(json_agg(json_build_array(tenant, id, reason)), '[]') from ({stranded}) as stranded
+    ) as stranded,
     (select coalesce(json_agg(json_build_array(tenant, id, late)), '[]') from ({sent}) as sent) as sent,
     (select coalesce(json_agg(name), '[]') from ({duty_due}) as due) as duties,
     {database} as database;

@@ -23,7 +23,9 @@ class PostgresSurvey(Base):
     async def open_runs(self, *, after: tuple[Tenant, RunId], limit: int) -> list[Seen]:
         parameters: columns.Parameters = {"tenant": after[0], "run": after[1], "limit": limit}
         found = await self._read(self._statement("open_runs"), parameters)
-        return [Seen(columns.run_row(row), row["unread"], frozenset(row["diverged"])) for row in found]
+        return [
+            Seen(columns.run_row(row), row["unread"], frozenset(row["diverged"]), row["asked"]) for row in found
+        ]  # fmt: skip
 
     async def runs_of(self, tenant: Tenant, *, after: RunId, limit: int) -> list[RunRow]:
         parameters: columns.Parameters = {"tenant": tenant, "run": after, "limit": limit}

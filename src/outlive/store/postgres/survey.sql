@@ -8,6 +8,11 @@ select
         select 1 from {schema}.inbox
         where inbox.tenant = run.tenant and inbox.run_id = run.id and inbox.taken_seq is null
     ) as unread,
+    exists (
+        select 1 from {schema}.inbox
+        where
+            inbox.tenant = run.tenant and inbox.run_id = run.id and inbox.taken_seq is null and inbox.topic = 'control'
+    ) as asked,
     (
         select coalesce(json_agg(code), '[]') from {schema}.divergence
         where divergence.tenant = run.tenant and divergence.run_id = run.id

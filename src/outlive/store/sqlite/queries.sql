@@ -468,13 +468,30 @@ order by deadline_at
 limit :most;
 
 -- name: stranded
--- Ready runs that some builds could not continue, and that none of the others is there to take any more.
-select lying.tenant, lying.id
+-- Runs for which something must be done that no live worker could do: ready ones that some builds could not continue
+-- (none of the others is there to take them any more), those that are being cancelled, and those that were asked to end.
+select lying.tenant, lying.id, lying.reason
 from (
-    select tenant, id, agent, pin from run
-    where status = 'ready' and reason = 'diverged' and paused_at is null
-    order by ready_at
-    limit :most
+    select * from (
+        select tenant, id, agent, pin, reason from run
+        where status = 'ready' and reason = 'diverged' and paused_at is null
+        order by ready_at
+        limit :most
+    ) as lying
+    union all
+    select * from (
+        select tenant, id, agent, pin, reason from run
+        where reason = 'cancelling' and ended_at is null and paused_at is null
+        limit 10 * :most
+    ) as lying
+    union all
+    select * from (
+        select run.tenant, run.id, run.agent, run.pin, 'asked'
+        from (select distinct tenant, run_id from inbox where taken_seq is null and topic = 'control') as unread
+        cross join run on run.tenant = unread.tenant and run.id = unread.run_id
+        where run.status in ('ready', 'waiting') and run.paused_at is null
+        limit 10 * :most
+    ) as lying
 ) as lying
 where not exists (
     select 1 from worker cross join json_each(worker.serves) as can
@@ -549,7 +566,7 @@ select
     ({next_due}) as due_ms,
     (select json_group_array(json_array(tenant, id, epoch, renewed_at, lease_ms)) from ({overdue}) as overdue) as overdue,
     (select json_group_array(json_array(tenant, id)) from ({past_deadline}) as past) as past_deadline,
-    (select json_group_array(json_array(tenant, id)) from ({stranded}) as stranded) as stranded,
+    (select json_group_array(json_array(tenant, id, reason)) from ({stranded}) as stranded) as stranded,
     (select json_group_array(json_array(tenant, id, late)) from ({sent}) as sent) as sent,
     (select json_group_array(name) from ({duty_due}) as due) as duties;
 

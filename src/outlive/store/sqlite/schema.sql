@@ -269,6 +269,8 @@ CREATE INDEX delta_of_run on delta (tenant, run_id, position);
 
 CREATE INDEX entry_blob on entry (tenant, blob) where blob is not null;
 
+CREATE INDEX inbox_control on inbox (tenant, run_id) where taken_seq is null and topic = 'control';
+
 CREATE INDEX inbox_unread on inbox (tenant, run_id, id) where taken_seq is null;
 
 CREATE INDEX notification_unrouted on notification (unrouted, position) where unrouted is not null;
@@ -276,6 +278,9 @@ CREATE INDEX notification_unrouted on notification (unrouted, position) where un
 CREATE INDEX operation_in_doubt on operation (tenant, updated_at) where status in ('pending', 'unknown');
 
 CREATE INDEX operation_of_run on operation (tenant, run_id, position);
+
+CREATE INDEX run_cancelling on run (tenant, id)
+where reason = 'cancelling' and ended_at is null and paused_at is null;
 
 CREATE INDEX run_created on run (tenant, created_at);
 

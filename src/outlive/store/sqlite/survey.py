@@ -25,7 +25,10 @@ class SQLiteSurvey(Base):
     async def open_runs(self, *, after: tuple[Tenant, RunId], limit: int) -> list[Seen]:
         found = await self._runs("open_runs", {"tenant": after[0], "run": after[1], "limit": limit})
         return [
-            Seen(rows.run_row(row), bool(row["unread"]), frozenset(json.loads(row["diverged"]))) for row in found
+            Seen(
+                rows.run_row(row), bool(row["unread"]), frozenset(json.loads(row["diverged"])), bool(row["asked"])
+            )
+            for row in found
         ]  # fmt: skip
 
     async def runs_of(self, tenant: Tenant, *, after: RunId, limit: int) -> list[RunRow]:

@@ -7,6 +7,11 @@ select
     exists (
         select 1 from inbox where inbox.tenant = run.tenant and inbox.run_id = run.id and inbox.taken_seq is null
     ) as unread,
+    exists (
+        select 1 from inbox
+        where
+            inbox.tenant = run.tenant and inbox.run_id = run.id and inbox.taken_seq is null and inbox.topic = 'control'
+    ) as asked,
     (
         select json_group_array(code) from divergence
         where divergence.tenant = run.tenant and divergence.run_id = run.id

@@ -69,6 +69,8 @@ create index run_diverged on {schema}.run (agent, priority desc, id)
 where status = 'blocked' and reason in ('diverged', 'undecodable') and paused_at is null;
 create index run_left on {schema}.run (ready_at)
 where status = 'ready' and reason = 'diverged' and paused_at is null;
+create index run_cancelling on {schema}.run (tenant, id)
+where reason = 'cancelling' and ended_at is null and paused_at is null;
 create index run_running on {schema}.run (tenant, id) where status = 'running';
 create index run_deadline on {schema}.run (deadline_at) where deadline_at is not null and ended_at is null;
 -- Not led by the tenant: on a table without statistics it would be as good as the key, to find one run by.
@@ -160,6 +162,7 @@ create table {schema}.inbox (
     unique (tenant, run_id, topic, sender_key)
 );
 create index inbox_unread on {schema}.inbox (tenant, run_id, id) where taken_seq is null;
+create index inbox_control on {schema}.inbox (tenant, run_id) where taken_seq is null and topic = 'control';
 
 -- `knows` is the newest migration that the worker's release has.
 create table {schema}.worker (

@@ -72,6 +72,8 @@ where status = 'waiting' and paused_at is null and wake_at is not null;
 create index run_diverged on run (agent, updated_at)
 where status = 'blocked' and reason in ('diverged', 'undecodable') and paused_at is null;
 create index run_left on run (ready_at) where status = 'ready' and reason = 'diverged' and paused_at is null;
+create index run_cancelling on run (tenant, id)
+where reason = 'cancelling' and ended_at is null and paused_at is null;
 create index run_running on run (tenant, id) where status = 'running';
 create index run_deadline on run (deadline_at) where deadline_at is not null and ended_at is null;
 create index run_created on run (tenant, created_at);
@@ -161,6 +163,7 @@ create table inbox (
     unique (tenant, run_id, topic, sender_key)
 ) strict;
 create index inbox_unread on inbox (tenant, run_id, id) where taken_seq is null;
+create index inbox_control on inbox (tenant, run_id) where taken_seq is null and topic = 'control';
 
 create table worker (
     owner text primary key,
