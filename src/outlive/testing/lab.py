@@ -17,16 +17,17 @@ from typing import Generic, TypeVar, get_args
 
 from typing_extensions import TypeVar as DefaultTypeVar
 
-from outlive.app import decide
+from outlive.app import decide, stop
 from outlive.app import mail as mails
 from outlive.app.approvals import Approvals
 from outlive.app.client import Handle
 from outlive.app.outlive import Outlive
 from outlive.app.registry import Registry
+from outlive.engine.control import Control
 from outlive.engine.definition import Agent, AgentSpec
 from outlive.model.approval import ApprovalRow
 from outlive.model.errors import Refused
-from outlive.model.ids import DEFAULT_TENANT, RunId
+from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
 from outlive.model.operation import IN_DOUBT, OperationRow
 from outlive.model.run import RunFilter
 from outlive.testing.clock import ManualClock
@@ -43,6 +44,7 @@ from outlive.testing.world import (
     kept_secrets,
     quiet_about_the_dead,
     resolve,
+    standing,
     why_blocked,
 )
 
@@ -175,6 +177,36 @@ class Lab(Generic[D]):
         operation = await self._operation(_id(run), tool_or_operation)
         await resolve(self._world, operation, decision, outcome=outcome, why=why)
 
+    # ---- stopping
+
+    async def cancel(
+        self, run: Handle[R] | str, *, who: str = "lab", why: str = _SAID, grace: timedelta = stop.GRACE
+    ) -> stop.Cancelled:
+        """Ask that a run ends, as `Handle.cancel`, after what the worker can do now, and let it tell the code.
+
+        No time passes: *asked* is a clean-up that waits for something, and that `advance` lets go on or run out of its
+        grace. *cancelled* if the run has ended by it, *too late* if otherwise.
+        """
+        await self._world.work()
+        came = await stop.cancel(self._control(), DEFAULT_TENANT, _id(run), who=who, why=why, grace=grace)
+        await self._world.work()
+        row = await self._world.row(_id(run))
+        if came != "asked" or not row.ended:
+            return came
+        return "cancelled" if row.status == "cancelled" else "too late"
+
+    async def pause(self, run: Handle[R] | str, *, who: str = "lab", why: str = _SAID) -> stop.Paused:
+        """Let a run stand still, as `Handle.pause`, after what the worker can do now; time passes it by."""
+        await self._world.work()
+        return await stop.pause(self._control(), DEFAULT_TENANT, _id(run), who=who, why=why)
+
+    async def resume(self, run: Handle[R] | str, *, who: str = "lab", why: str = _SAID) -> None:
+        """Let a paused run go on, as `Handle.resume`: it does with the next `advance` or `result()`."""
+        await stop.resume(self._control(), DEFAULT_TENANT, _id(run), who=who, why=why)
+
+    def _control(self) -> Control:
+        return Control(self._world.store, self.clock, Owner("lab"))
+
     # ---- approving
 
     async def approve(
@@ -285,7 +317,9 @@ class Lab(Generic[D]):
             raise AssertionError("what the test planned never happened\n" + "\n".join(never))
 
     async def _open(self) -> None:
+        self._world.announced = True
         await self._world.open(answering=self._waiting)
+        await self._world.appear()
 
     async def _close(self) -> None:
         await self._world.close()
@@ -371,9 +405,10 @@ class _Waiting(ManualClock):
             raise Stuck("\n".join([await why_blocked(world, row) for row in rows]))
         step = await world.next_due()
         if step is None:
-            named = ", ".join(f"{row.id} is {row.status} ({row.reason or 'no reason'})" for row in rows)
+            named = ", ".join(standing(row) for row in rows)
             raise Stuck(f"nothing will become due by itself: {named}")
         world.clock.advance(timedelta(milliseconds=step))
+        await world.work()
 
 
 def _span(by: object, duration: Mapping[str, float]) -> timedelta:

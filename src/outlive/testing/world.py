@@ -36,7 +36,7 @@ from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
 from outlive.model.operation import IN_DOUBT, OperationRow
 from outlive.model.run import RunFilter, RunRow
 from outlive.secret.port import Secrets
-from outlive.store.port import Append, Store
+from outlive.store.port import Append, Store, WorkerRow
 from outlive.testing.clock import ManualClock
 from outlive.testing.faults import Died, Fault, FaultyStore
 from outlive.testing.ground import Ground
@@ -119,6 +119,9 @@ class World(Generic[D]):
         self.post: Post | None = None
         self.roles: Roles | None = None
         self.approver: Approver | None = None
+        self.announced = False
+        """Whether its workers make themselves known: who asks for a run's end takes them to be there then."""
+        self._known: Worker | None = None
         self._client: Outlive[D] | None = None
         self._process: tuple[FaultyStore, Worker] | None = None
 
@@ -177,6 +180,16 @@ class World(Generic[D]):
 
         store.before_call = before_call
 
+    async def appear(self) -> None:
+        """Make the worker of now known, if that is wanted and it is not."""
+        worker = self._process[1] if self._process is not None else None
+        if not self.announced or worker is None or worker is self._known:
+            return
+        self._known, serves = worker, {name: worker.kit.code for name in worker.agents}
+        versions = {name: agent.version for name, agent in worker.agents.items()}
+        now = self.clock.now()
+        await self.store.announce(WorkerRow(worker.owner, 0, serves, now, now, versions), now=now)
+
     # ---- working
 
     async def work(self) -> None:
@@ -185,6 +198,7 @@ class World(Generic[D]):
             store, worker = self._process or (None, None)
             assert store is not None and worker is not None, "the lab is closed"
             found = 0
+            await self.appear()
             if self.post is not None:
                 await self.post.by_time()
             try:
@@ -216,7 +230,7 @@ class World(Generic[D]):
             if step is None and self.post is not None and await self.post.rest():
                 continue
             if step is None:
-                raise Stuck(f"run {run} is {row.status} ({row.reason or 'no reason'}) and nothing will become due")
+                raise Stuck(f"run {standing(row)} and nothing will become due")
             self.clock.advance(timedelta(milliseconds=step))
         raise Stuck(f"run {run} has not ended after {_MOST_JUMPS} jumps of the clock")
 
@@ -279,6 +293,12 @@ class World(Generic[D]):
                     self.witnessed.append(Witnessed("turn"))
                 case _:
                     pass
+
+
+def standing(row: RunRow) -> str:
+    """How a run is that goes on by nothing that is known."""
+    paused = "paused, and " if row.paused_at is not None else ""
+    return f"{row.id} is {paused}{row.status} ({row.reason or 'no reason'})"
 
 
 async def why_blocked(world: World[D], row: RunRow) -> str:
