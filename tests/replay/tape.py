@@ -26,7 +26,8 @@ from outlive.secret import Secrets
 from outlive.store.port import Append, Change, Claim
 from outlive.store.sqlite import SQLiteStore
 from outlive.testing.clock import ManualClock
-from tests.sweep.corpus import CORPUS, Bank, app
+from tests.replay.people import RECORDED, Person, Release, app
+from tests.sweep.corpus import Bank
 
 LOGS = Path(__file__).parent / "logs"
 RUN = RunId("recorded")
@@ -67,13 +68,15 @@ class Deck:
             on_send=lambda tool, _, __: self.executed.append(tool.name),
         )  # fmt: skip
 
-    async def play(self, worker: Worker) -> RunRow:
-        """Drive the run to its end, jumping over its waits."""
+    async def play(self, worker: Worker, person: Person | None = None) -> RunRow:
+        """Drive the run to its end, jumping over its waits. A person is asked whenever it stands still."""
         while True:
             while await worker.claim():
                 await worker.idle()
             row = await self.store.run(DEFAULT_TENANT, RUN)
             assert row is not None
+            if not row.ended and person is not None and await person(self.store, self.clock, row):
+                continue
             if row.ended or row.status == "blocked":
                 return row
             assert row.wake_at is not None, f"it is {row.status} ({row.detail}), and nothing is due"
@@ -93,7 +96,7 @@ async def deck(directory: Path, clock: ManualClock, key: bytes) -> Deck:
     return Deck(store, clock, [])
 
 
-async def record(agent: Agent[str, object], to: Path) -> None:
+async def record(agent: Agent[str, object], to: Path, person: Person | None) -> None:
     """One undisturbed run of the corpus, entry by entry, and the key of its digests."""
     with TemporaryDirectory() as directory:
         made = await deck(Path(directory), ManualClock(), KEY)
@@ -101,7 +104,7 @@ async def record(agent: Agent[str, object], to: Path) -> None:
         client.registry = app.registry
         client.use(made.store)
         await client.start(agent, "inv", id=RUN)
-        await made.play(made.worker(Bank(), Token()))
+        await made.play(made.worker(Bank(), Token()), person)
         drafts = [_draft(entry) for entry in await made.log()]
         await made.store.close()
     lines = [json.dumps({"key": KEY.hex()}), *(json.dumps(asdict(draft)) for draft in drafts)]
@@ -118,9 +121,9 @@ async def lay(path: Path, directory: Path) -> tuple[Deck, list[Draft]]:
     await made.store.start(new)
     (claimed,) = await made.store.claim(Claim(Owner("tape"), {facts["agent"]: "tape"}, 1, 30_000))
     head = claimed.row.head
-    for draft in drafts[1:-1]:
-        if draft.kind != "claimed":
-            head = await made.store.append(Append(claimed.authority, head, (draft,), turn=draft.kind == "turn"))
+    # The first claim is the one that was just made. Entries name others by their number: all keep their place.
+    for draft in drafts[2:-1]:
+        head = await made.store.append(Append(claimed.authority, head, (draft,), turn=draft.kind == "turn"))
     await made.store.append(Append(claimed.authority, head, (), Change("ready")))
     return made, drafts
 
@@ -132,10 +135,11 @@ def _draft(entry: Entry) -> Draft:
 async def _record_all(version: str) -> None:
     to = LOGS / version
     to.mkdir(parents=True, exist_ok=True)
-    for agent in CORPUS:
+    for agent, person in RECORDED:
         path = to / f"{agent.name}.jsonl"
         if not path.exists():
-            await record(agent, path)
+            Release.new = agent.name != "adopted"
+            await record(agent, path, person)
             print(path.name)
 
 

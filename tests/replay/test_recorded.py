@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -20,6 +21,11 @@ def said(one: Entry | Draft) -> tuple[str, str, str | None]:
 
 def test_there_is_something_recorded() -> None:
     assert len(RECORDED) > 20
+
+
+def test_what_people_do_to_runs_is_among_it() -> None:
+    kinds = {json.loads(line).get("kind") for path in RECORDED for line in path.read_text().splitlines()}
+    assert kinds >= {"cancelling", "adopted", "proposed", "decided"}
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
