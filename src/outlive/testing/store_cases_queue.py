@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from outlive.log.kinds import ClaimedBy, read
 from outlive.model.ids import DEFAULT_TENANT, Owner, RunId, Tenant
+from outlive.model.run import Status
 from outlive.store.port import Append, Change, Claim, Claimed, Divergence
 from outlive.testing.store_scene import ANNA, BORIS, LEASE, Scene, event, held, new_run, together, wish
 
@@ -134,6 +135,62 @@ async def a_backlog_of_one_kind_keeps_no_other_waiting(scene: Scene) -> None:
         await scene.start(f"start{number}")
     taken = [await _claimed(scene, replace(wish(limit=1), turn=turn)) for turn in range(4)]
     assert sum(run.startswith("timer") for [run] in taken) == 2, "with room for one they take turns"
+
+
+async def a_paused_run_is_claimed_by_nobody_until_it_is_not(scene: Scene) -> None:
+    """However it would be claimable. When it was paused stays as it was, until it is told to go on."""
+    paused_at, late = scene.now, replace(wish(code="b2"), turn=1)
+    ways: dict[Status, Change] = {
+        "ready": Change("ready", paused=True),
+        "waiting": Change("waiting", wake_at=scene.now + 1000, paused=True),
+        "blocked": Change("blocked", reason="diverged", paused=True),
+    }
+    for run, change in ways.items():
+        await scene.append(await scene.hold(run), event(), change=change)
+        await scene.post(run)
+    scene.advance(seconds=2)
+    seen = await scene.look(claim=late)
+    assert (seen.claimable, seen.due_ms, await _claimed(scene, late)) == (False, None, [])
+    for run, change in ways.items():
+        for paused in (True, None):
+            taken = await scene.store.seize(DEFAULT_TENANT, RunId(run), owner=ANNA, lease_ms=LEASE, now=scene.now)
+            assert taken is not None
+            await scene.append(held(taken), event(), change=replace(change, paused=paused))
+            assert (await scene.row(run)).paused_at == paused_at
+    assert await _claimed(scene, late) == []
+    for run, change in ways.items():
+        taken = await scene.store.seize(DEFAULT_TENANT, RunId(run), owner=ANNA, lease_ms=LEASE, now=scene.now)
+        assert taken is not None
+        await scene.append(held(taken), event(), change=replace(change, paused=False))
+        assert (await scene.row(run)).paused_at is None
+    assert sorted(await _claimed(scene, late)) == ["blocked", "ready", "waiting"]
+
+
+async def a_run_is_claimed_until_its_grace_is_over(scene: Scene) -> None:
+    """By any way to be claimable; then it needs attention, and one that nobody could claim at its deadline."""
+    patient = replace(wish(), grace_ms=500)
+    stands = {
+        "timer": Change("waiting", wake_at=scene.now + 1000), "message": Change("waiting"),
+        "blocked": Change("blocked", reason="poison"), "paused": Change("waiting", paused=True),
+        "ready": Change("ready"),
+    }  # fmt: skip
+    for run, change in stands.items():
+        await scene.append(await scene.hold(run, deadline_ms=1000), event(), change=change)
+    scene.advance(milliseconds=999)
+    await scene.post("message")
+    assert (await scene.look(claim=patient)).attention == ()
+    scene.advance(milliseconds=500)
+    seen = await scene.look(claim=patient)
+    assert sorted(one.run for one in seen.attention if one.why == "deadline") == ["blocked", "paused"]
+    assert seen.claimable
+    assert not (await scene.look()).claimable, "without grace it is too late"
+    assert await _claimed(scene, wish()) == []
+    other = await scene.other()
+    late = await other.look(replace(patient, grace_ms=499), now=scene.now)
+    assert sorted(one.run for one in late.attention if one.why == "deadline") == [
+        "blocked", "message", "paused", "ready", "timer",
+    ]  # fmt: skip
+    assert sorted(await _claimed(scene, patient)) == ["message", "ready", "timer"]
 
 
 async def a_quick_claim_takes_what_is_ready_and_what_was_told(scene: Scene) -> None:
@@ -338,6 +395,8 @@ CASES: tuple[Callable[[Scene], Awaitable[None]], ...] = (
     the_next_timer_of_all_agents_that_are_served_is_found,
     due_timers_are_taken_by_urgency_then_in_order,
     a_backlog_of_one_kind_keeps_no_other_waiting,
+    a_paused_run_is_claimed_by_nobody_until_it_is_not,
+    a_run_is_claimed_until_its_grace_is_over,
     a_quick_claim_takes_what_is_ready_and_what_was_told,
     a_deadline_is_due_when_it_comes,
     a_look_sees_what_a_claim_would_find,

@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Callable
 
 from outlive.testing import (
     store_cases_approvals,
+    store_cases_bundles,
     store_cases_fork,
+    store_cases_keeping,
     store_cases_lease,
     store_cases_log,
     store_cases_queue,
@@ -33,6 +35,8 @@ _MODULES = (
     store_cases_telling,
     store_cases_fork,
     store_cases_streaming,
+    store_cases_keeping,
+    store_cases_bundles,
 )
 
 CASES: tuple[Case, ...] = tuple(case for module in _MODULES for case in module.CASES)
