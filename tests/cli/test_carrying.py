@@ -102,3 +102,22 @@ async def test_what_would_go_is_shown_and_nothing_goes(cli: Cli, stood: str, mon
             ["succeeded", "for", "ever"],
         ]  # fmt: skip
         assert len(rows("select 1 from run where id = 'bills'")) == 1
+
+
+async def test_a_fork_that_arrives_without_its_kin_says_so(cli: Cli, stood: str, tmp_path: Path) -> None:
+    there = f"sqlite:///{tmp_path}/there.db"
+    await said(cli, "db", "init", "--store", there)
+    for run, id in (("bills", "second"), ("second", "third")):
+        if run == "second":
+            await said(cli, "cancel", run, "--why", "it is only forked", "--store", stood)
+        await said(cli, "fork", run, "--id", id, "--why", "another try", "--store", stood)
+    warned: dict[str, str] = {}
+    for run in ("third", "bills", "second"):
+        bundle = await said(cli, "export", run, "--with-key", "--store", stood)
+        done = await asyncio.to_thread(cli, "import", "-", "--store", there, input=bundle)
+        assert done.exit_code == 0
+        warned[run] = done.stderr
+    assert "what run second and bills did, of which it is a fork, is not known here" in warned["third"]
+    assert "not known here" not in warned["second"], "its parent was imported before"
+    assert "it was forked: what its forks did is known here only" in warned["second"]
+    assert "it was forked" not in warned["third"]

@@ -18,19 +18,19 @@ from outlive.store.sqlite import SQLiteStore
 from outlive.store.sqlite.append import execute
 from outlive.store.sqlite.append import prepare as prepare_in_file
 from outlive.store.sqlite.connection import connect
-from outlive.testing.store_scene import Hold, Scene, event
+from outlive.testing.store_cases_fork import fork
+from outlive.testing.store_scene import Hold, Scene, event, held
 from tests.duty.conftest import in_file, in_schema
 from tests.duty.ground import LARGE, end, kept, left, sql
 from tests.store.postgres_scene import hand_on
 
 DAY = 86_400_000
-OLD = {"older_ms": DAY}
 
 
 async def forget_old(scene: Scene) -> tuple[int, int]:
     """Forget what is old; how many runs and blobs went."""
-    found = [one for one in await kept(scene).aged("succeeded", after=Aged(), limit=99, **OLD) if not one.why]
-    gone = await kept(scene).forget("succeeded", found, most=100, **OLD)
+    found = [one for one in await kept(scene).aged("succeeded", after=Aged(), limit=99, older_ms=DAY) if not one.why]
+    gone = await kept(scene).forget("succeeded", found, most=100, older_ms=DAY)
     return gone.runs, await kept(scene).drop_blobs(gone.blobs)
 
 
@@ -118,6 +118,22 @@ async def test_a_run_that_somebody_is_just_posting_to_is_kept(postgres: str) -> 
         hand.commit()
         assert await forget_old(scene) == (0, 0)
         assert len(await scene.store.unread(DEFAULT_TENANT, RunId("old"))) == 1
+    await scene.close()
+
+
+async def test_an_origin_of_which_somebody_is_just_forking_a_run_is_kept(postgres: str) -> None:
+    """The fork is not there yet, and would ask what the first run has done."""
+    scene = await Scene.set(in_schema(postgres))
+    async with hand_on(postgres) as hand:
+        await end(scene, "old")
+        await fork(scene, "fork", 1, "old")
+        [claimed] = await scene.claims()
+        await scene.become(held(claimed), "succeeded")
+        scene.advance(days=2)
+        hand.do("update run set forked = 1 where id = 'fork'")
+        assert await forget_old(scene) == (0, 0)
+        hand.commit()
+        assert await forget_old(scene) == (2, 0)
     await scene.close()
 
 

@@ -10,13 +10,15 @@ import pytest
 from outlive.app.audit import Progress, verify_all
 from outlive.app.settings import Settings
 from outlive.duty.retention import ENTRIES, Ages, OrphanBlobs, Retention, Tally
-from outlive.errors import SettingInvalid, UnknownRun
+from outlive.errors import SettingInvalid, UnknownRun, WrongState
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.model.operation import OperationStatus
 from outlive.model.run import Status
 from outlive.store.keeping import Aged
-from outlive.store.port import Append, Divergence
-from outlive.testing.store_scene import Scene, event, held
+from outlive.store.keeping import Ages as ByStatus
+from outlive.store.port import Append, Divergence, Message
+from outlive.testing.store_cases_fork import fork
+from outlive.testing.store_scene import Scene, event, held, operation
 from tests.duty.ground import LARGE, end, is_there, kept, left, shift_of, sql
 
 MONTH = Ages((("succeeded", timedelta(days=30)), ("failed", timedelta(days=90))))
@@ -66,11 +68,13 @@ async def test_an_operation_in_doubt_is_kept_whatever_its_age(scene: Scene, stat
     assert (await retain(scene)).startswith("forgot 1 runs")
 
 
-async def test_a_run_with_an_unread_message_is_kept(scene: Scene) -> None:
+async def test_a_run_is_kept_for_what_is_unread_but_not_for_messages_to_its_code(scene: Scene) -> None:
     await end(scene, "told")
+    await end(scene, "mailed")
     await scene.post("told")
+    await scene.store.post(Message(DEFAULT_TENANT, RunId("mailed"), "mail:offers", "k", '"late"'))
     scene.advance(days=4000)
-    assert "; 1 kept for an unread message" in await retain(scene)
+    assert await retain(scene) == "forgot 1 runs, 4 entries, 0 blobs; 1 kept for an unread message"
     sql(scene, "update inbox set taken_seq = 3")
     assert (await retain(scene)).startswith("forgot 1 runs")
     assert left(scene) == NOTHING
@@ -81,7 +85,6 @@ async def test_a_run_with_an_unread_message_is_kept(scene: Scene) -> None:
     [
         "root = 'old', parent = 'old'",
         "root = 'old', parent = 'between'",
-        "origin = 'old'",
         "rolls_back = 'old'",
     ],
 )
@@ -105,6 +108,60 @@ async def test_the_child_and_the_fork_of_a_run_that_goes_on_are_kept(scene: Scen
     sql(scene, f"update run set {tie} where id = 'old'")
     scene.advance(days=4000)
     assert "; 1 kept for a run that goes on" in await retain(scene)
+
+
+async def ended_fork(scene: Scene, run: str, of: str, status: Status) -> None:
+    await fork(scene, run, 1, of)
+    [claimed] = await scene.claims()
+    await scene.become(held(claimed), status)
+
+
+async def test_a_run_is_kept_while_another_one_of_its_origin_can_be_forked(scene: Scene) -> None:
+    """A fork of the fork would ask what the first one has done to the world."""
+    await end(scene, "old")
+    scene.advance(days=29)
+    await ended_fork(scene, "fork", "old", "failed")
+    scene.advance(days=89)
+    assert await retain(scene) == "forgot 0 runs, 0 entries, 0 blobs; 1 kept for a run of its origin that is kept"
+    await fork(scene, "fork of the fork", 1, "fork")
+    scene.advance(days=1)
+    assert "; 2 kept for a run that goes on" in await retain(scene)
+    [claimed] = await scene.claims()
+    await scene.become(held(claimed), "succeeded")
+    scene.advance(days=29)
+    assert "; 2 kept for a run of its origin that is kept" in await retain(scene)
+    scene.advance(days=1)
+    assert (await retain(scene)).startswith("forgot 3 runs")
+    assert left(scene) == NOTHING
+
+
+@pytest.mark.parametrize("because", ["its status is kept for ever", "it is in doubt", "it was imported"])
+async def test_what_keeps_a_fork_keeps_the_runs_of_its_origin(scene: Scene, because: str) -> None:
+    await end(scene, "old")
+    await ended_fork(scene, "fork", "old", "cancelled" if "ever" in because else "failed")
+    scene.advance(days=4000)
+    if "doubt" in because:
+        hold = await scene.hold("doubtful")
+        await scene.act(hold, Append(hold.authority, hold.head, (event(),), operations=(operation(hold),)))
+        sql(scene, "update operation set run_id = 'fork'")
+    if "imported" in because:
+        sql(scene, "update run set imported_at = ? where id = 'fork'", scene.now)
+    assert (await retain(scene)).startswith("forgot 0 runs")
+
+
+async def test_when_the_first_of_an_origin_goes_no_other_is_forked_any_more(scene: Scene) -> None:
+    await end(scene, "old", entries=900)
+    await ended_fork(scene, "fork", "old", "succeeded")
+    scene.advance(days=31)
+    old = Aged(DEFAULT_TENANT, RunId("old"))
+    part = await kept(scene).forget("succeeded", [old], older_ms=86_400_000, most=500)
+    assert (part.runs, part.entries) == (0, 500)
+    with pytest.raises((WrongState, UnknownRun)):
+        await fork(scene, "late", 1, "fork")
+    with pytest.raises(UnknownRun):
+        await scene.post("fork")
+    assert (await retain(scene)).startswith("forgot 2 runs")
+    assert left(scene) == NOTHING
 
 
 async def test_siblings_are_kept_while_one_of_the_tree_goes_on(scene: Scene) -> None:
@@ -143,9 +200,9 @@ async def test_a_long_run_goes_in_small_commits_and_is_gone_for_everybody_meanwh
     await end(scene, "long", entries=1500)
     await end(scene, "short")
     scene.advance(days=31)
-    older = {"older_ms": 86_400_000}
-    found = await kept(scene).aged("succeeded", after=Aged(), limit=10, **older)
-    first = await kept(scene).forget("succeeded", found, most=1000, **older)
+    day = 86_400_000
+    found = await kept(scene).aged("succeeded", after=Aged(), limit=10, older_ms=day)
+    first = await kept(scene).forget("succeeded", found, most=1000, older_ms=day)
     assert (first.runs, first.entries) == (0, 1000)
     assert {one.run for one in first.left} == {"long", "short"}
     assert left(scene)["entry"] == 503 + 4
@@ -156,7 +213,9 @@ async def test_a_long_run_goes_in_small_commits_and_is_gone_for_everybody_meanwh
     assert "long" not in misfits
     # Begun, it goes on going, also when something turns up that would have kept it.
     sql(scene, "update run set imported_at = ? where id = 'long'", scene.now)
-    [again] = [one for one in await kept(scene).aged("succeeded", after=Aged(), limit=9, **older) if one.run == "long"]
+    [again] = [
+        one for one in await kept(scene).aged("succeeded", after=Aged(), limit=9, older_ms=day) if one.run == "long"
+    ]
     assert again.why == ""
     assert await retain(scene) == "forgot 2 runs, 507 entries, 0 blobs"
     assert left(scene) == NOTHING
@@ -170,8 +229,8 @@ async def test_no_commit_takes_more_entries_than_it_may(scene: Scene, monkeypatc
     store = kept(scene)
     forget = store.forget
 
-    async def counted(status: Status, runs: list[Aged], *, older_ms: int, most: int) -> object:
-        gone = await forget(status, runs, older_ms=older_ms, most=most)
+    async def counted(status: Status, runs: list[Aged], *, older_ms: int, most: int, ages: ByStatus) -> object:
+        gone = await forget(status, runs, older_ms=older_ms, most=most, ages=ages)
         taken.append(gone.entries)
         return gone
 

@@ -7,7 +7,7 @@ not damaged on its way; who wrote it, nobody can say.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from outlive.duty.bundle import Bundle, key_id, written
 from outlive.model.errors import KeyDiffers, UnknownRun
@@ -20,7 +20,9 @@ from outlive.store.keeping import Kept
 class Carried:
     """What a bundle had. `added` is False where the store has the run already; `status` is the one it was written with.
 
-    `own_key` says that it was verified under the key that it carries itself.
+    `own_key` says that it was verified under the key that it carries itself. `missing` are the runs that it goes back
+    to as a fork and that are not here, `forked` that there were forks of it: what those have done is asked before
+    anything is sent, and nobody here can tell.
     """
 
     tenant: str
@@ -30,6 +32,8 @@ class Carried:
     ended: bool
     own_key: bool = False
     added: bool = False
+    missing: tuple[str, ...] = ()
+    forked: bool = False
 
 
 async def bundle_of(store: Kept, tenant: Tenant, run: str, *, with_key: bool) -> AsyncIterator[str]:
@@ -52,7 +56,8 @@ async def take_in(store: Kept, lines: Iterable[bytes], tenant: Tenant | None) ->
     secret, own = await _key(store, bundle, whose, storing=True)
     parts = _Counted(bundle.parts(secret))
     added = await store.put_run(whose, parts, secret)
-    return parts.carried(whose, own_key=own, added=added)
+    missing = tuple([run for run in parts.before if await store.run(whose, RunId(run)) is None])
+    return replace(parts.carried(whose, own_key=own, added=added), missing=missing)
 
 
 async def verify(store: Kept, lines: Iterable[bytes], tenant: Tenant | None) -> Carried:
@@ -87,7 +92,8 @@ class _Counted:
 
     def __init__(self, parts: Iterable[Part]) -> None:
         self._parts, self._entries = iter(parts), 0
-        self._run, self._status, self._ended = "", "", False
+        self._run, self._status, self._ended, self._forked = "", "", False, False
+        self.before: tuple[str, ...] = ()
 
     def __iter__(self) -> _Counted:
         return self
@@ -97,8 +103,11 @@ class _Counted:
         self._entries += kind == "entry"
         if kind == "run":
             self._run, self._status, self._ended = str(row["id"]), str(row["status"]), row["ended_at"] is not None
+            self._forked = bool(row["forked"])
+            if row["fork_of"] is not None:
+                self.before = tuple(dict.fromkeys((str(row["fork_of"]), str(row["origin"]))))
         return kind, row
 
     def carried(self, tenant: str, *, own_key: bool, added: bool) -> Carried:
         """What has come past."""
-        return Carried(tenant, self._run, self._entries, self._status, self._ended, own_key, added)
+        return Carried(tenant, self._run, self._entries, self._status, self._ended, own_key, added, forked=self._forked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -17,10 +17,14 @@ _PAGE = 500
 
 @dataclass(slots=True)
 class Standing:
-    """One status: `age` is None where its runs are kept for ever. `kept` counts by what keeps a run."""
+    """One status: `age` is None where its runs are kept for ever. `kept` counts by what keeps a run.
+
+    `ages` are those of all statuses, in milliseconds.
+    """
 
     status: Status
     age: timedelta | None
+    ages: Mapping[Status, int]
     going: int = 0
     kept: Counter[str] = field(default_factory=Counter)
 
@@ -33,7 +37,7 @@ def age(standing: Standing) -> str:
 def standings(ages: Ages) -> list[Standing]:
     """One for each status in which a run ends."""
     known = dict(ages.by_status)
-    return [Standing(status, known.get(status)) for status in sorted(ENDED)]
+    return [Standing(status, known.get(status), ages.milliseconds()) for status in sorted(ENDED)]
 
 
 async def old_enough(store: Forgetting, standing: Standing, tenant: Tenant | None) -> AsyncIterator[Aged]:
@@ -41,7 +45,7 @@ async def old_enough(store: Forgetting, standing: Standing, tenant: Tenant | Non
     if standing.age is None:
         return
     after, older_ms = Aged(), int(standing.age.total_seconds() * 1000)
-    while page := await store.aged(standing.status, older_ms=older_ms, after=after, limit=_PAGE):
+    while page := await store.aged(standing.status, older_ms=older_ms, after=after, limit=_PAGE, ages=standing.ages):
         for one in page:
             if tenant is not None and one.tenant != tenant:
                 continue

@@ -41,7 +41,8 @@ def import_(
 
     All of it or nothing: a bundle that was cut off, put in another order or altered is refused with its line. The
     tenant has to have the key of the bundle, or none yet and the bundle carries it. A run that had not ended arrives
-    paused: no worker claims it before `outlive resume`. One that is there already, with the same log, is left.
+    paused: no worker claims it before `outlive resume`. One that is there already, with the same log, is left. Of a
+    fork whose parent is not there it warns: import that too, before it is resumed or forked.
     """
     import asyncio
 
@@ -63,6 +64,11 @@ def import_(
     put(f"imported run {found.run} into tenant {found.tenant}: {found.entries} entries, {found.status}")
     if not found.ended:
         say("it had not ended, and is paused: resume it only if it does not go on where it came from")
+    if found.missing:
+        which = " and ".join(found.missing)
+        say(f"warning: what run {which} did, of which it is a fork, is not known here, and it would do the same again")
+    if found.forked:
+        say("warning: it was forked: what its forks did is known here only when they are imported too")
 
 
 @contextmanager

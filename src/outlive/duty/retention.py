@@ -32,6 +32,10 @@ class Ages:
 
     by_status: tuple[tuple[Status, timedelta], ...]
 
+    def milliseconds(self) -> dict[Status, int]:
+        """The same for a store."""
+        return {status: age // timedelta(milliseconds=1) for status, age in self.by_status}
+
     def __str__(self) -> str:
         return ",".join(f"{status}={shown(age)}" for status, age in self.by_status) or "off"
 
@@ -78,14 +82,14 @@ class Retention:
         return Done(str(tally), idle=not tally.entries)
 
     async def _forget(self, status: Status, older_ms: int, tally: Tally, shift: Shift) -> bool:
-        after = Aged()
-        while page := await self._store.aged(status, older_ms=older_ms, after=after, limit=_PAGE):
+        after, ages = Aged(), self._ages.milliseconds()
+        while page := await self._store.aged(status, older_ms=older_ms, after=after, limit=_PAGE, ages=ages):
             tally.kept.update(one.why for one in page if one.why)
             for some in _parts([one for one in page if not one.why], RUNS):
                 left: Sequence[Aged] = some
                 while left:
                     begun = shift.clock()
-                    gone = await self._store.forget(status, left, older_ms=older_ms, most=ENTRIES)
+                    gone = await self._store.forget(status, left, older_ms=older_ms, most=ENTRIES, ages=ages)
                     tally.runs, tally.entries = tally.runs + gone.runs, tally.entries + gone.entries
                     tally.blobs += await self._drop(gone, shift)
                     await shift.rest(begun)

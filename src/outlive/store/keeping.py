@@ -6,13 +6,14 @@ decided once more in the transaction that forgets it, so that two workers at one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from outlive.model.ids import Owner, RunId, Tenant
 from outlive.model.run import Status
 from outlive.store.bundles import Bundles
+from outlive.store.columns import Parameters, to_json
 from outlive.store.streaming import Streaming
 from outlive.store.survey import Surveyed
 from outlive.store.telling import Telling
@@ -54,6 +55,17 @@ class Forgotten:
     blobs: tuple[tuple[Tenant, str], ...] = ()
 
 
+# How long after its end a run is kept, in milliseconds, by its status. A status that is not named is kept for ever.
+Ages: TypeAlias = Mapping[Status, int]
+_FOR_EVER = 2**62
+
+
+def judging(status: Status, older_ms: int, ages: Ages | None) -> Parameters:
+    """What the statements that judge a run are told: its own age, and that of the others of its origin."""
+    others_ms = older_ms if ages is None else _FOR_EVER
+    return {"status": status, "older_ms": older_ms, "ages": to_json(dict(ages or {})), "others_ms": others_ms}
+
+
 class Duties(Protocol):
     """Who does what belongs to no run."""
 
@@ -86,23 +98,26 @@ class Forgetting(Protocol):
     """How ended runs go."""
 
     async def aged(
-        self, status: Status, *, older_ms: int, after: Aged, limit: int, now: int | None = None
+        self, status: Status, *, older_ms: int, after: Aged, limit: int, ages: Ages | None = None,
+        now: int | None = None,
     ) -> list[Aged]:  # fmt: skip
         """Runs of all tenants that ended so long ago with this status, behind `after`, the longest ago first.
 
-        One is kept for an operation in doubt, an unread message, a run that has not ended and is of the same tree or
-        the same origin or rolls it back, and while it was imported less long ago.
+        One is kept for an operation in doubt, anything unread but messages to its code, a run that has not ended and is
+        of the same tree or rolls it back, while it was imported less long ago, and while another run of its origin has
+        not ended, or is kept: by one of these, or since it ended less long ago than `ages` says (None: than this one).
         """
         ...
 
     async def forget(
-        self, status: Status, runs: Sequence[Aged], *, older_ms: int, most: int, now: int | None = None
-    ) -> Forgotten:
+        self, status: Status, runs: Sequence[Aged], *, older_ms: int, most: int, ages: Ages | None = None,
+        now: int | None = None,
+    ) -> Forgotten:  # fmt: skip
         """Take away, in one commit, those of these runs that nothing keeps, with at most so many entries.
 
         What keeps a run is judged again here. One that has more entries goes in several commits: the rest of it is for
-        the next call, its row is the last to go, and nothing is posted to it meanwhile. One that somebody is just
-        writing to is left.
+        the next call, its row is the last to go, and nothing is posted to it meanwhile. With the first run of an origin
+        the others begin to go as well: they are not forked any more. What somebody is just writing to is left.
         """
         ...
 

@@ -13,7 +13,8 @@ from outlive.model.operation import OperationStatus
 from outlive.model.run import Status
 from outlive.store.keeping import Aged, DutyRow, Forgotten, Kept
 from outlive.store.port import Append, Change, Divergence
-from outlive.testing.store_scene import ANNA, BORIS, LEASE, Raises, Scene, event, operation, together
+from outlive.testing.store_cases_fork import fork
+from outlive.testing.store_scene import ANNA, BORIS, LEASE, Raises, Scene, event, held, operation, together
 
 DAY = 86_400_000
 MONTH = 30 * DAY
@@ -164,6 +165,30 @@ async def what_keeps_a_run_is_judged_where_it_is_forgotten(scene: Scene) -> None
         await scene.log(run)
 
 
+async def all_runs_of_an_origin_are_kept_and_go_together(scene: Scene) -> None:
+    """As long as one of them can be forked, its fork may have to ask what the others have done."""
+    await ended(scene)
+    scene.advance(milliseconds=MONTH)
+    await fork(scene, "f", 1)
+    assert await aged(scene) == {"r": "a run that goes on"}
+    [claimed] = await scene.claims()
+    await scene.become(held(claimed), "failed")
+    assert await aged(scene) == {"r": "a run of its origin that is kept"}
+    assert (await forget(scene, "r")).runs == 0
+    scene.advance(milliseconds=MONTH)
+    store, run = kept(scene), Aged(DEFAULT_TENANT, RunId("r"))
+    longer: dict[Status, int] = {"succeeded": MONTH, "failed": MONTH + 1}
+    without: dict[Status, int] = {"succeeded": MONTH}
+    for some in (longer, without):
+        gone = await store.forget("succeeded", [run], older_ms=MONTH, most=9, ages=some, now=scene.now)
+        assert gone.runs == 0, "a status that is not named is kept for ever"
+    assert (await store.forget("succeeded", [run], older_ms=MONTH, most=2, now=scene.now)).entries == 2
+    async with Raises(UnknownRun):
+        await fork(scene, "late", 1, "f")
+    assert (await forget(scene, "r")).runs == 1
+    assert (await forget(scene, "f", status="failed")).runs == 1
+
+
 async def a_long_run_goes_in_parts_and_is_nobodys_meanwhile(scene: Scene) -> None:
     await ended(scene, entries=7)
     scene.advance(milliseconds=MONTH)
@@ -195,6 +220,7 @@ CASES: tuple[Callable[[Scene], Awaitable[None]], ...] = (
     what_ended_long_ago_is_found_by_status_and_age,
     a_run_is_forgotten_with_all_that_is_its_own,
     what_keeps_a_run_is_judged_where_it_is_forgotten,
+    all_runs_of_an_origin_are_kept_and_go_together,
     a_long_run_goes_in_parts_and_is_nobodys_meanwhile,
     no_commit_takes_more_entries_than_it_may,
 )

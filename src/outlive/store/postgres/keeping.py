@@ -13,7 +13,7 @@ from psycopg.rows import DictRow, dict_row
 from outlive.model.ids import Owner, Tenant
 from outlive.model.run import Status
 from outlive.store import columns
-from outlive.store.keeping import Aged, DutyRow, Forgotten
+from outlive.store.keeping import Aged, Ages, DutyRow, Forgotten, judging
 from outlive.store.postgres.base import Base, Connection
 from outlive.store.postgres.transaction import IDLE_MS, begin
 from outlive.store.sql import load, woven
@@ -53,29 +53,37 @@ class PostgresKeeping(Base):
         return [DutyRow(*row) for row in await self._read_tuples(self._keeping("find_duties"), {})]
 
     async def aged(
-        self, status: Status, *, older_ms: int, after: Aged, limit: int, now: int | None = None
+        self, status: Status, *, older_ms: int, after: Aged, limit: int, ages: Ages | None = None,
+        now: int | None = None,
     ) -> list[Aged]:  # fmt: skip
         parameters: columns.Parameters = {
-            "status": status, "older_ms": older_ms, "ended_at": after.ended_at, "tenant": after.tenant,
+            **judging(status, older_ms, ages), "ended_at": after.ended_at, "tenant": after.tenant,
             "run": after.run, "limit": limit, "now": self._at(now),
         }  # fmt: skip
         return [Aged(*row) for row in await self._read_tuples(self._keeping("aged"), parameters)]
 
     async def forget(
-        self, status: Status, runs: Sequence[Aged], *, older_ms: int, most: int, now: int | None = None
-    ) -> Forgotten:
+        self, status: Status, runs: Sequence[Aged], *, older_ms: int, most: int, ages: Ages | None = None,
+        now: int | None = None,
+    ) -> Forgotten:  # fmt: skip
         wanted: columns.Parameters = {
-            "status": status, "older_ms": older_ms, "now": self._at(now), "runs": _named(runs), "most": most,
+            **judging(status, older_ms, ages), "now": self._at(now), "runs": _named(runs), "most": most,
         }  # fmt: skip
 
         async def take_away(execute: Execute) -> Forgotten:
+            held = {(row["tenant"], row["id"]) for row in await execute("lineage", wanted)}
             locked = await execute("lock_forgettable", wanted)
             free = {
                 (row["tenant"], row["id"]): Aged(row["tenant"], row["id"], row["ended_at"])
                 for row in locked
-                if row["why"] == ""
+                if row["why"] == "" and all((row["tenant"], kin) in held for kin in row["lineage"])
             }
             given: columns.Parameters = {"runs": _named(list(free.values())), "most": most}
+            kin = {
+                (row["tenant"], one) for row in locked for one in row["lineage"] if (row["tenant"], row["id"]) in free
+            }
+            if others := kin - free.keys():
+                await execute("begin_with_lineage", {"kin": _named([Aged(*one) for one in sorted(others)])})
             gone = await execute("forget_entries", given) if free else []
             begun = {(row["tenant"], row["run_id"]) for row in gone}
             given["runs"] = _named(list(free.values()), begun)

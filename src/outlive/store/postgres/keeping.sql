@@ -38,43 +38,62 @@ select name, next_at, owner, expires_at, done_at, report from {schema}.duty orde
 
 -- name: kept_for
 -- Why a run that ended long ago stays; empty: nothing keeps it. One of which entries have gone already goes on going.
--- Parent and root are of one tree; a run of the same origin may have to know what this one has done to the world.
+-- A run of the same origin may have to know what this one has done to the world, and as long as one of them is kept it
+-- can be forked: they are kept, and go, together. Parent and root are of one tree.
 select
     case
         when run.phase = 'forgetting' then ''
-        when run.imported_at > {now} - %(older_ms)s::bigint then 'imported not long ago'
-        when exists (
-            select 1 from {schema}.operation
-            where
-                operation.tenant = run.tenant and operation.run_id = run.id
-                and operation.status in ('pending', 'unknown')
-        ) then 'an operation in doubt'
-        when exists (
-            select 1 from {schema}.inbox
-            where inbox.tenant = run.tenant and inbox.run_id = run.id and inbox.taken_seq is null
-        ) then 'an unread message'
-        when exists (
-            select 1 from {schema}.run as other
-            where
-                other.tenant = run.tenant and other.id in (run.root, run.parent, run.origin)
-                and other.ended_at is null
-        ) or exists (
-            select 1 from {schema}.run as other
-            where
-                other.tenant = run.tenant and other.root = run.root and other.parent is not null
-                and other.ended_at is null
-        ) or exists (
-            select 1 from {schema}.run as other
-            where
-                other.tenant = run.tenant and other.origin = run.origin and other.origin <> other.id
-                and other.ended_at is null
-        ) or exists (
-            select 1 from {schema}.run as other
-            where
-                other.tenant = run.tenant and other.rolls_back = run.id and other.rolls_back is not null
-                and other.ended_at is null
-        ) then 'a run that goes on'
-        else ''
+        else coalesce((
+            select judged.why
+            from (
+                select
+                    kin.id <> run.id as other,
+                    case
+                        when kin.ended_at is null then 'a run that goes on'
+                        when kin.id <> run.id and kin.ended_at > {now} - coalesce((%(ages)s::json ->> kin.status)::bigint, %(others_ms)s::bigint)
+                            then 'a run of its origin that is kept'
+                        when kin.imported_at > {now} - coalesce((%(ages)s::json ->> kin.status)::bigint, %(others_ms)s::bigint) then 'imported not long ago'
+                        when exists (
+                            select 1 from {schema}.operation
+                            where
+                                operation.tenant = kin.tenant and operation.run_id = kin.id
+                                and operation.status in ('pending', 'unknown')
+                        ) then 'an operation in doubt'
+                        when exists (
+                            select 1 from {schema}.inbox
+                            where
+                                inbox.tenant = kin.tenant and inbox.run_id = kin.id and inbox.taken_seq is null
+                                and substr(inbox.topic, 1, 5) <> 'mail:'
+                        ) then 'an unread message'
+                        when exists (
+                            select 1 from {schema}.run as relative
+                            where
+                                relative.tenant = kin.tenant and relative.id in (kin.root, kin.parent)
+                                and relative.ended_at is null
+                        ) or exists (
+                            select 1 from {schema}.run as relative
+                            where
+                                relative.tenant = kin.tenant and relative.root = kin.root
+                                and relative.parent is not null and relative.ended_at is null
+                        ) or exists (
+                            select 1 from {schema}.run as relative
+                            where
+                                relative.tenant = kin.tenant and relative.rolls_back = kin.id
+                                and relative.rolls_back is not null and relative.ended_at is null
+                        ) then 'a run that goes on'
+                        else ''
+                    end as why
+                from (
+                    select first.* from {schema}.run as first where first.tenant = run.tenant and first.id = run.origin
+                    union all
+                    select forked.* from {schema}.run as forked
+                    where forked.tenant = run.tenant and forked.origin = run.origin and forked.origin <> forked.id
+                ) as kin
+            ) as judged
+            where judged.why <> ''
+            order by judged.other
+            limit 1
+        ), '')
     end;
 
 -- name: aged
@@ -87,10 +106,43 @@ where
 order by run.ended_at, run.tenant, run.id
 limit %(limit)s;
 
+-- name: lineage
+-- All of the same origins as some runs. Differs: of all runs at once; kept from all others until this transaction ends, so
+-- that nobody forks one of them meanwhile. One that somebody is just writing, forking or posting to is left out.
+select run.tenant, run.id
+from (
+    select distinct kin.tenant, kin.id
+    from json_to_recordset(%(runs)s::json) as given (tenant text, run text)
+    join {schema}.run as asked on asked.tenant = given.tenant and asked.id = given.run
+    cross join lateral (
+        select first.tenant, first.id from {schema}.run as first
+        where first.tenant = asked.tenant and first.id = asked.origin
+        union all
+        select forked.tenant, forked.id from {schema}.run as forked
+        where forked.tenant = asked.tenant and forked.origin = asked.origin and forked.origin <> forked.id
+    ) as kin
+) as kin
+join {schema}.run on run.tenant = kin.tenant and run.id = kin.id
+order by run.tenant, run.id
+for update of run skip locked;
+
+-- name: begin_with_lineage
+-- The others of an origin, which nothing keeps either, are neither forked nor posted to any more.
+update {schema}.run set phase = 'forgetting'
+from json_to_recordset(%(kin)s::json) as given (tenant text, run text)
+where run.tenant = given.tenant and run.id = given.run and run.phase <> 'forgetting';
+
 -- name: lock_forgettable
 -- The same of some runs, kept from all others until this transaction ends. One that somebody is just writing or posting
 -- to is left out. Differs: all at once, with their rows locked.
-select run.tenant, run.id, run.ended_at, ({kept_for}) as why
+select
+    run.tenant, run.id, run.ended_at, ({kept_for}) as why,
+    array(
+        select forked.id from {schema}.run as forked
+        where forked.tenant = run.tenant and forked.origin = run.origin and forked.origin <> forked.id
+    ) || array(
+        select first.id from {schema}.run as first where first.tenant = run.tenant and first.id = run.origin
+    ) as lineage
 from json_to_recordset(%(runs)s::json) as given (tenant text, run text)
 join {schema}.run on run.tenant = given.tenant and run.id = given.run
 where run.status = %(status)s and run.ended_at is not null and run.ended_at <= {now} - %(older_ms)s::bigint

@@ -13,7 +13,7 @@ from psycopg.rows import DictRow, dict_row
 
 from outlive.log.entry import Draft, Sealed, seal
 from outlive.log.kinds import ClaimedBy, draft
-from outlive.model.errors import StoreUnavailable
+from outlive.model.errors import StoreUnavailable, UnknownRun
 from outlive.model.ids import Owner, RunId, Tenant
 from outlive.model.run import Authority, Head, History, NewRun, RunRow, Status, refusal_to_fork
 from outlive.store import columns
@@ -92,6 +92,8 @@ class PostgresWork(Base):
             return columns.run_row(known[0])
         parent = await self._read(self._sql["find_run"], {"tenant": run.tenant, "run": history.parent})
         why = refusal_to_fork(history.parent, columns.run_row(parent[0]) if parent else None)
+        if why is None and parent[0]["phase"] == "forgetting":
+            raise UnknownRun(run=history.parent)
         raise why or StoreUnavailable(store=self.name, why=f"run {history.parent} changed as it was forked; try again")
 
     async def claim(self, claim: Claim, *, now: int | None = None) -> list[Claimed]:

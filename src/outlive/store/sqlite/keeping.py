@@ -10,7 +10,7 @@ from pathlib import Path
 from outlive.model.ids import Owner, Tenant
 from outlive.model.run import Status
 from outlive.store import columns
-from outlive.store.keeping import Aged, DutyRow, Forgotten
+from outlive.store.keeping import Aged, Ages, DutyRow, Forgotten, judging
 from outlive.store.sql import load, woven
 from outlive.store.sqlite.base import Base, clock
 
@@ -50,10 +50,11 @@ class SQLiteKeeping(Base):
         )  # fmt: skip
 
     async def aged(
-        self, status: Status, *, older_ms: int, after: Aged, limit: int, now: int | None = None
+        self, status: Status, *, older_ms: int, after: Aged, limit: int, ages: Ages | None = None,
+        now: int | None = None,
     ) -> list[Aged]:  # fmt: skip
         parameters: columns.Parameters = {
-            "status": status, "older_ms": older_ms, "ended_at": after.ended_at, "tenant": after.tenant,
+            **judging(status, older_ms, ages), "ended_at": after.ended_at, "tenant": after.tenant,
             "run": after.run, "limit": limit,
         }  # fmt: skip
 
@@ -64,10 +65,11 @@ class SQLiteKeeping(Base):
         return await self._read(find)
 
     async def forget(
-        self, status: Status, runs: Sequence[Aged], *, older_ms: int, most: int, now: int | None = None
-    ) -> Forgotten:
+        self, status: Status, runs: Sequence[Aged], *, older_ms: int, most: int, ages: Ages | None = None,
+        now: int | None = None,
+    ) -> Forgotten:  # fmt: skip
         def take_away(database: sqlite3.Connection, clock: int) -> Forgotten:
-            common: columns.Parameters = {"status": status, "older_ms": older_ms, "now": self._at(now, clock)}
+            common: columns.Parameters = {**judging(status, older_ms, ages), "now": self._at(now, clock)}
             found = Forgotten()
             for one in runs:
                 named = {**common, "tenant": one.tenant, "run": one.run, "most": most - found.entries}
@@ -100,6 +102,8 @@ def _forget(database: sqlite3.Connection, one: Aged, named: columns.Parameters, 
     """Take away one run, or as much of it as `named` says, and add it to what was found before."""
     if named["most"] == 0:
         return replace(found, left=(*found.left, one))
+    for kin in database.execute(_STATEMENTS["lineage"], named).fetchall():
+        database.execute(_STATEMENTS["begin_with_lineage"], {**named, "kin": kin["id"]})
     first = database.execute(_STATEMENTS["first_left"], named).fetchone()
     bound = {**named, "left": None if first is None else first["seq"]}
     addresses = [row[0] for row in database.execute(_STATEMENTS["blobs_to_drop"], bound)]

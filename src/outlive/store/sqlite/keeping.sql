@@ -29,42 +29,62 @@ select name, next_at, owner, expires_at, done_at, report from duty order by name
 
 -- name: kept_for
 -- Why a run that ended long ago stays; empty: nothing keeps it. One of which entries have gone already goes on going.
--- Parent and root are of one tree; a run of the same origin may have to know what this one has done to the world.
+-- A run of the same origin may have to know what this one has done to the world, and as long as one of them is kept it
+-- can be forked: they are kept, and go, together. Parent and root are of one tree.
 select
     case
         when run.phase = 'forgetting' then ''
-        when run.imported_at > :now - :older_ms then 'imported not long ago'
-        when exists (
-            select 1 from operation
-            where
-                operation.tenant = run.tenant and operation.run_id = run.id
-                and operation.status in ('pending', 'unknown')
-        ) then 'an operation in doubt'
-        when exists (
-            select 1 from inbox where inbox.tenant = run.tenant and inbox.run_id = run.id and inbox.taken_seq is null
-        ) then 'an unread message'
-        when exists (
-            select 1 from run as other
-            where
-                other.tenant = run.tenant and other.id in (run.root, run.parent, run.origin)
-                and other.ended_at is null
-        ) or exists (
-            select 1 from run as other
-            where
-                other.tenant = run.tenant and other.root = run.root and other.parent is not null
-                and other.ended_at is null
-        ) or exists (
-            select 1 from run as other
-            where
-                other.tenant = run.tenant and other.origin = run.origin and other.origin <> other.id
-                and other.ended_at is null
-        ) or exists (
-            select 1 from run as other
-            where
-                other.tenant = run.tenant and other.rolls_back = run.id and other.rolls_back is not null
-                and other.ended_at is null
-        ) then 'a run that goes on'
-        else ''
+        else coalesce((
+            select judged.why
+            from (
+                select
+                    kin.id <> run.id as other,
+                    case
+                        when kin.ended_at is null then 'a run that goes on'
+                        when kin.id <> run.id and kin.ended_at > :now - coalesce((select value from json_each(:ages) where key = kin.status), :others_ms)
+                            then 'a run of its origin that is kept'
+                        when kin.imported_at > :now - coalesce((select value from json_each(:ages) where key = kin.status), :others_ms) then 'imported not long ago'
+                        when exists (
+                            select 1 from operation
+                            where
+                                operation.tenant = kin.tenant and operation.run_id = kin.id
+                                and operation.status in ('pending', 'unknown')
+                        ) then 'an operation in doubt'
+                        when exists (
+                            select 1 from inbox
+                            where
+                                inbox.tenant = kin.tenant and inbox.run_id = kin.id and inbox.taken_seq is null
+                                and substr(inbox.topic, 1, 5) <> 'mail:'
+                        ) then 'an unread message'
+                        when exists (
+                            select 1 from run as relative
+                            where
+                                relative.tenant = kin.tenant and relative.id in (kin.root, kin.parent)
+                                and relative.ended_at is null
+                        ) or exists (
+                            select 1 from run as relative
+                            where
+                                relative.tenant = kin.tenant and relative.root = kin.root
+                                and relative.parent is not null and relative.ended_at is null
+                        ) or exists (
+                            select 1 from run as relative
+                            where
+                                relative.tenant = kin.tenant and relative.rolls_back = kin.id
+                                and relative.rolls_back is not null and relative.ended_at is null
+                        ) then 'a run that goes on'
+                        else ''
+                    end as why
+                from (
+                    select first.* from run as first where first.tenant = run.tenant and first.id = run.origin
+                    union all
+                    select forked.* from run as forked
+                    where forked.tenant = run.tenant and forked.origin = run.origin and forked.origin <> forked.id
+                ) as kin
+            ) as judged
+            where judged.why <> ''
+            order by judged.other
+            limit 1
+        ), '')
     end;
 
 -- name: aged
@@ -101,6 +121,22 @@ delete from entry where tenant = :tenant and run_id = :run and (:left is null or
 -- name: begin_to_forget
 -- Entries have gone and others are left: nothing is posted to it any more.
 update run set phase = 'forgetting' where tenant = :tenant and id = :run;
+
+-- name: lineage
+-- All of the same origin as a run, but for itself.
+select kin.id
+from run as asked
+join run as kin on kin.tenant = asked.tenant and kin.id = asked.origin
+where asked.tenant = :tenant and asked.id = :run and kin.id <> asked.id
+union all
+select kin.id
+from run as asked
+join run as kin on kin.tenant = asked.tenant and kin.origin = asked.origin and kin.origin <> kin.id
+where asked.tenant = :tenant and asked.id = :run and kin.id <> asked.id;
+
+-- name: begin_with_lineage
+-- The others of an origin, which nothing keeps either, are neither forked nor posted to any more.
+update run set phase = 'forgetting' where tenant = :tenant and id = :kin and phase <> 'forgetting';
 
 -- name: forget_operations
 -- What belongs to a run goes with it.

@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from outlive.log.entry import Draft, seal
-from outlive.model.errors import WrongState
+from outlive.model.errors import UnknownRun
 from outlive.model.ids import RunId, Tenant
 from outlive.model.run import Authority, Head, History, NewRun, RunRow, refusal_to_fork
 from outlive.store import columns
@@ -64,7 +64,7 @@ def add_fork(database: sqlite3.Connection, forking: Forking, now: int) -> RunRow
     if database.execute(QUERIES["mark_forked"], forking.row).rowcount != 1:
         parent = RunId(str(forking.row["parent"]))
         why = refusal_to_fork(parent, find_run(database, forking.tenant, parent))
-        raise why or WrongState(run=parent, status="gone", wanted="it was there a moment ago")
+        raise why or UnknownRun(run=parent)  # it is being forgotten
     database.execute(QUERIES["add_fork"], {**forking.row, "now": now})
     database.execute(QUERIES["copy_entries"], forking.row)
     database.execute(QUERIES["add_entry"], forking.entry)
