@@ -114,7 +114,7 @@ async def test_killed_around_the_use_of_an_approval(tmp_path: Path, store: str) 
         assert here.counted() == {invoice: 1 for invoice in runs}
 
 
-@BOTH
+@SQLITE_FIRST
 async def test_two_go_on_with_what_was_approved(tmp_path: Path, store: str) -> None:
     """A worker is frozen with a good approval in its hand, another one uses it; and a run is resumed twice at once."""
     async with scene(tmp_path, store=store) as here:
@@ -268,7 +268,7 @@ async def test_a_role_that_ends_between_approval_and_send(tmp_path: Path, store:
         assert [one.status for one in await of(here, "A")] == ["superseded", "approved"]
 
 
-@BOTH
+@POSTGRES_FIRST
 async def test_a_deploy_changes_what_waits_for_an_approval(tmp_path: Path, store: str) -> None:
     """Rule, tool and arguments of three runs are others in the next release; nothing of them is sent by it."""
     async with scene(tmp_path, store=store) as here:

@@ -20,18 +20,18 @@ with accepted as (
 
 -- name: append_using
 -- As append_one, if the approval that it depends on is good for exactly this. First the run's row is locked, then the
--- approval's, as in every append; what is compared is what is there once both are held.
+-- approval's, as in every append; what is compared is what is there once both are held, and so is the time.
 with locked as materialized (
     select epoch, token, next_seq from {schema}.run where tenant = %(tenant)s and id = %(run)s for no key update
 ),
 usable as materialized (
-    select approval.tenant, approval.id
+    select approval.tenant, approval.id, approval.expires_at
     from {schema}.approval
     cross join locked
     where
         approval.tenant = %(tenant)s and approval.id = %(approval)s and approval.run_id = %(run)s
         and approval.operation = %(operation)s and approval.executed = %(executed)s and approval.policy = %(policy)s
-        and approval.status = 'approved' and approval.expires_at > {moment}
+        and approval.status = 'approved'
     for no key update of approval
 ),
 accepted as (
@@ -45,7 +45,7 @@ accepted as (
     where
         run.tenant = %(tenant)s and run.id = %(run)s
         and locked.epoch = %(epoch)s and locked.token = %(token)s and locked.next_seq = %(seq)s
-        and exists (select from usable)
+        and exists (select from usable where expires_at > {moment})
     returning run.tenant, run.id as run, 1::bigint as place, %(seq)s::bigint as seq, run.updated_at as at, {durably}
 );
 

@@ -844,20 +844,27 @@ select * from {schema}.vote where tenant = %(tenant)s and approval = %(id)s orde
 
 -- name: decide_approval
 -- What a vote makes of an approval, if it is as it was judged. One that is asked for cannot be decided after its time.
--- Differs: the beginning of one statement.
-with accepted as (
+-- Differs: the beginning of one statement. The time is compared once the row is held: it may have been waited for.
+with locked as materialized (
+    select status, votes, used_at, expires_at from {schema}.approval
+    where tenant = %(tenant)s and id = %(id)s
+    for no key update
+),
+accepted as (
     update {schema}.approval
     set
         status = %(status)s,
-        votes = votes + 1,
+        votes = approval.votes + 1,
         executed = %(executed)s,
         edited = %(edited_arguments)s,
         why = %(reason)s,
-        decided_at = case when status = %(status)s then decided_at else {moment} end
+        decided_at = case when approval.status = %(status)s then decided_at else {moment} end
+    from locked
     where
-        tenant = %(tenant)s and id = %(id)s and status = %(before)s and votes = %(votes)s and used_at is null
-        and (status <> 'asked' or expires_at > {moment})
-    returning *, {moment} as at, {durably}
+        approval.tenant = %(tenant)s and approval.id = %(id)s
+        and locked.status = %(before)s and locked.votes = %(votes)s and locked.used_at is null
+        and (locked.status <> 'asked' or locked.expires_at > {moment})
+    returning approval.*, {moment} as at, {durably}
 );
 
 -- name: add_vote
