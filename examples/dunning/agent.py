@@ -9,8 +9,11 @@ from pydantic import BaseModel
 
 from examples.dunning.app import Deps, app
 from outlive import DidNotHappen, Happened, NotSent, Operation, Run, Unclear
-from outlive.errors import Abandoned, ToolFailed
+from outlive.approvals import Approval
+from outlive.errors import Abandoned, Rejected, ToolFailed
 
+# Above this somebody of finance has to agree.
+LARGE_CENTS = 250_000
 INVOICES = Path(__file__).with_name("invoices.json")
 
 
@@ -33,13 +36,17 @@ class Receipt(BaseModel):
 
 
 class Summary(BaseModel):
-    """What became of a region's invoices; given up are those that the bank never took, or that a person abandoned."""
+    """What became of a region's invoices; given up are those that the bank never took, or that a person abandoned.
+
+    Rejected are those that needed an approval, and did not get it.
+    """
 
     region: str
     charged: int = 0
     cents: int = 0
     declined: list[str] = []
     given_up: list[str] = []
+    rejected: list[str] = []
 
 
 class CardDeclined(Exception):
@@ -50,6 +57,11 @@ class CardDeclined(Exception):
 def overdue(op: Operation[Deps], region: str) -> list[Invoice]:
     every = [Invoice.model_validate(one) for one in json.loads(INVOICES.read_text("utf-8"))]
     return [invoice for invoice in every if invoice.region == region]
+
+
+def large(cents: int) -> Approval | None:
+    """One invoice of the sixty is so large."""
+    return Approval(role="finance", expires=timedelta(hours=1)) if cents > LARGE_CENTS else None
 
 
 async def find_charge(op: Operation[Deps]) -> Happened[Receipt] | DidNotHappen | Unclear:
@@ -69,6 +81,7 @@ async def find_charge(op: Operation[Deps]) -> Happened[Receipt] | DidNotHappen |
     timeout=timedelta(seconds=3),
     raises=(CardDeclined,),
     not_sent=(httpx.ConnectError,),
+    approval=large,
 )
 async def charge(op: Operation[Deps], invoice: str, customer: str, cents: int, card: str) -> Receipt:
     return await send_charge(op, "cardnet", invoice, customer, cents, card)
@@ -109,6 +122,8 @@ async def dunning(run: Run[Deps], region: str) -> Summary:
             receipt = await run.call(tool, invoice.id, invoice.customer, invoice.cents, invoice.card)
         except CardDeclined:
             summary.declined.append(invoice.id)
+        except Rejected:
+            summary.rejected.append(invoice.id)
         except (Abandoned, ToolFailed):
             summary.given_up.append(invoice.id)
         else:

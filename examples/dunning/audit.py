@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from examples.dunning.agent import Invoice, Receipt
+from examples.dunning.agent import LARGE_CENTS, Invoice, Receipt
 from examples.dunning.watch import Watched
 from examples.dunning.witness import Effect
+from outlive.app.inspect import Line
 from outlive.model.operation import OperationRow
 
 
@@ -23,6 +24,8 @@ class Finding:
     doubted: int
     looked_up: int
     resolved: int
+    approved: int
+    rejected: int
     differences: list[str]
 
 
@@ -34,14 +37,17 @@ def audit(invoices: Sequence[Invoice], runs: Mapping[str, Watched], effects: Seq
     differences = [
         f"run {id} is {run.row.status} {run.row.detail}" for id, run in runs.items() if run.row.status != "succeeded"
     ]
+    lines = [line for run in runs.values() for line in run.lines]
+    decided = {str(line.data["approval"]): line.data["decision"] for line in lines if line.kind == "decided"}
     for operation in operations:
+        differences += _agreed(operation, decided)
         differences += _compared(operation, by_key.pop(operation.key, []))
     for strays in by_key.values():
         differences += [f"the bank has {one.charge_id} for {one.invoice}, which is in no log" for one in strays]
     answered = {invoice_of(one) for one in operations if one.status in ("succeeded", "raised")}
-    missing = [one.id for one in invoices if one.id not in answered]
+    rejected = {_proposed(line) for line in lines if line.kind == "proposed" and _rejected(line, decided)}
+    missing = [one.id for one in invoices if one.id not in answered | rejected]
     differences += [f"{id} was neither charged nor declined" for id in missing]
-    lines = [line for run in runs.values() for line in run.lines]
     return Finding(
         invoices=len(invoices),
         effects=len(effects),
@@ -51,12 +57,30 @@ def audit(invoices: Sequence[Invoice], runs: Mapping[str, Watched], effects: Seq
         doubted=len({str(line.data["operation"]) for line in lines if line.kind == "unknown"}),
         looked_up=sum(one.how == "lookup" for one in operations),
         resolved=len({str(line.data["operation"]) for line in lines if line.kind == "resolution"}),
+        approved=sum(decision == "approved" for decision in decided.values()),
+        rejected=len(rejected),
         differences=differences,
     )
 
 
 def invoice_of(operation: OperationRow) -> str:
     return str(json.loads(operation.arguments)["invoice"])
+
+
+def _proposed(line: Line) -> str:
+    return str(json.loads(line.payload or "{}")["invoice"])
+
+
+def _rejected(line: Line, decided: Mapping[str, object]) -> bool:
+    return decided.get(str(line.data["approval"])) == "rejected"
+
+
+def _agreed(operation: OperationRow, decided: Mapping[str, object]) -> list[str]:
+    """Whether somebody has agreed to what nobody may charge without."""
+    large = operation.status == "succeeded" and json.loads(operation.arguments).get("cents", 0) > LARGE_CENTS
+    if not large or decided.get(operation.approval) == "approved":
+        return []
+    return [f"{invoice_of(operation)} ({operation.id}): charged, and nobody has approved it"]
 
 
 def _compared(operation: OperationRow, effects: Sequence[Effect]) -> list[str]:

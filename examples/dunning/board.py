@@ -46,6 +46,7 @@ def summary(finding: Finding, watch: Watch, workers: int, seconds: float) -> Tab
         ("declined", str(finding.declined)),
         ("duplicates", str(finding.duplicates)),
         ("lost", str(finding.lost)),
+        ("approved by a person", approved(finding)),
         ("unknown, resolved by a person", str(finding.resolved)),
         ("in doubt for a while, settled without a person", str(finding.doubted - finding.resolved)),
         ("worker incarnations", str(workers)),
@@ -56,6 +57,10 @@ def summary(finding: Finding, watch: Watch, workers: int, seconds: float) -> Tab
     for name, value in rows:
         table.add_row(name, value)
     return table
+
+
+def approved(finding: Finding) -> str:
+    return f"{finding.approved}{f', and {finding.rejected} rejected' if finding.rejected else ''}"
 
 
 def kills(all: Sequence[Kill]) -> str:

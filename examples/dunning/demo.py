@@ -26,6 +26,7 @@ from examples.dunning.agent import INVOICES, Invoice, dunning
 from examples.dunning.app import app
 from examples.dunning.audit import Finding, audit
 from examples.dunning.bank_process import BankProcess
+from examples.dunning.desk import Desk
 from examples.dunning.fleet import ROOT, Fleet, program
 from examples.dunning.killer import Dice, Killer, plan
 from examples.dunning.person import decide
@@ -130,7 +131,7 @@ class Demo:
         return list(self.totals)
 
     async def _until_the_end(self, stack: AsyncExitStack) -> None:
-        dice = Dice(self.told.seed)
+        dice, desk = Dice(self.told.seed), Desk(app.approvals, self.console, self.environment)
         ambushes = min(AMBUSHES, self.told.kills) if self.witness.controllable else 0
         chosen = plan(dice, self.invoices, kills=self.told.kills, ambushes=ambushes)
         killer = Killer(self.fleet, self.watch, self.witness, dice, chosen, ambushes)
@@ -144,6 +145,7 @@ class Demo:
             self._keep_filled()
             self._tell(await killer.strike())
             await self._draw()
+            await desk.look(self.watch.runs.values(), self.seconds)
             if self.watch.at_rest and not await self._ask_the_person():
                 return
             if self.told.kills and self.seconds > PATIENCE_S:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from examples.dunning.agent import Invoice
+from examples.dunning.audit import invoice_of
 from examples.dunning.fleet import Fleet
 from examples.dunning.waiting import tick
 from examples.dunning.watch import Kill, Watch, Watched
@@ -38,7 +39,10 @@ class Plan:
 
 
 def plan(dice: Dice, invoices: Sequence[Invoice], *, kills: int, ambushes: int) -> Plan:
-    """Random moments are spread over the first four fifths of the work; ambushes lie in different regions."""
+    """Random moments are spread over the first four fifths of the work; ambushes lie in different regions.
+
+    There are more of them than are wanted: somebody who waits in one may die by chance.
+    """
     ordinary = [one for one in invoices if one.provider == "cardnet" and one.card != "tok_declined"]
     chosen: dict[str, str] = {}
     for one in sorted(ordinary, key=lambda invoice: dice.draw(f"ambush {invoice.id}")):
@@ -46,7 +50,8 @@ def plan(dice: Dice, invoices: Sequence[Invoice], *, kills: int, ambushes: int) 
     random = kills - ambushes
     span = 0.8 * len(invoices) / max(1, random)
     moments = [span * (i + dice.draw(f"moment {i}")) for i in range(random)]
-    return Plan(moments, list(chosen.values()))
+    others = [one.id for one in ordinary if one.id not in chosen.values()]
+    return Plan(moments, [*chosen.values(), *others])
 
 
 class Killer:
@@ -100,8 +105,16 @@ class Killer:
         return kill
 
     async def _lay(self) -> None:
-        if self._spare:
-            await self._witness.expect(Rule("hold", self._spare.pop(0)))
+        begun = {one for run in self._watch.runs.values() for one in _invoices(run)}
+        while self._spare:
+            invoice = self._spare.pop(0)
+            if invoice not in begun:
+                await self._witness.expect(Rule("hold", invoice))
+                return
+
+
+def _invoices(run: Watched) -> list[str]:
+    return [invoice_of(operation) for operation in run.operations]
 
 
 def _keys(run: Watched) -> set[str]:

@@ -1,4 +1,7 @@
-"""The person who is asked when nobody else can know: looks into the bank's books, then says so on the command line."""
+"""The people who are asked: what nobody else can know, looked up in the bank's books; what somebody has to agree to.
+
+They say it on the command line, as anybody could from another terminal.
+"""
 
 import json
 import shlex
@@ -9,9 +12,11 @@ from dataclasses import dataclass
 
 from examples.dunning.fleet import ROOT, program
 from examples.dunning.witness import Effect
+from outlive.model.approval import ApprovalRow
 from outlive.model.operation import OperationRow
 
 WHO = "dana@accounts"
+APPROVER = "rosa@finance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +47,8 @@ def decide(operation: OperationRow, effects: Sequence[Effect]) -> Word:
     return Word(
         [*base, "happened", "--outcome", outcome, "--who", WHO, "--why", f"the bank's books have {found.charge_id}"]
     )
+
+
+def agree(approval: ApprovalRow) -> Word:
+    """To what waits for an approval, as it was proposed."""
+    return Word(["approve", approval.id, "--who", APPROVER, "--role", approval.role, "--why", "the sum is right"])
