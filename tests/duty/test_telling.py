@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
+from typing import cast
 
 import pytest
 
@@ -15,8 +16,9 @@ from outlive.duty.route import Route
 from outlive.duty.telling import AT_ONCE, MOST_FAILURES, PATIENCE, DeadlinesDuty, Sender, TellingDuty
 from outlive.errors import SecretMissing
 from outlive.model.ids import DEFAULT_TENANT, RunId
-from outlive.model.notice import Notice, Notification
+from outlive.model.notice import Notice, NoticeKind, Notification
 from outlive.secret.scrubber import Scrubber
+from outlive.store.port import Message
 from outlive.store.telling import Told
 from outlive.testing.store_scene import ANNA, BORIS, Scene
 from tests.duty.ground import Unhurried, kept
@@ -289,6 +291,25 @@ async def test_what_failed_is_not_overtaken_by_what_comes_after_it_in_its_run(sc
     scene.advance(seconds=(due_s or 0) + 0.01)
     await work(scene, telling)
     assert [one.id for one in receiver.accepted] == ["other-1", "r-1", "r-2"]
+
+
+async def test_what_was_answered_while_it_was_on_its_way_is_not_told(scene: Scene, receiver: Receiver) -> None:
+    await scene.start("r")
+    for seq, kind in ((1, "question"), (2, "approval"), (3, "blocked")):
+        facts = {"question_id": "answer:ask", "approval": "ap-1"}
+        notice = Notice(cast(NoticeKind, kind), kind, seq, facts=facts)
+        assert await kept(scene).tell(DEFAULT_TENANT, RunId("r"), notice, now=scene.now)
+    receiver.answer = says("503 Service Unavailable")
+    telling = duty(scene, route(receiver))
+    due_s = await work(scene, telling)
+    assert [one.id for one in receiver.got] == ["question"]
+    await scene.store.post(Message(DEFAULT_TENANT, RunId("r"), "mail:answer:ask", "ada", "true"), now=scene.now)
+    receiver.answer = says("200 OK")
+    scene.advance(seconds=(due_s or 0) + 0.01)
+    assert "left 1 out" in (await telling.work(shift(scene))).report
+    assert [one.id for one in receiver.accepted] == ["approval", "blocked"]
+    [way] = (await told(scene))["question"].deliveries
+    assert (way.attempts, way.delivered_at, way.error) == (1, None, "nobody has to answer it any more")
 
 
 async def test_a_notification_goes_over_the_routes_of_its_kind_and_role(scene: Scene, receiver: Receiver) -> None:

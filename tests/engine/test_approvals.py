@@ -10,6 +10,7 @@ import pytest
 
 from outlive import Operation, Outlive, Run
 from outlive.approvals import Approval
+from outlive.duty.letter import line
 from outlive.errors import (
     ApprovalClosed,
     MayNotDecide,
@@ -363,3 +364,22 @@ async def test_a_run_is_forgotten_with_its_approvals(rig: Rig) -> None:
     await store.forget("succeeded", aged, older_ms=hour, most=100, now=rig.clock.now())
     assert await rig.store.run(DEFAULT_TENANT, RunId(RUN)) is None
     assert await rig.store.approval(DEFAULT_TENANT, row.id) is None
+
+
+@pytest.mark.parametrize("how", ["approved", "rejected", "expired"])
+async def test_an_approval_that_was_decided_is_told_to_nobody_any_more(rig: Rig, how: str) -> None:
+    desk, store = Desk(rig, payments(Bank(), FINANCE)), cast(Telling, rig.store)
+    await desk.start()
+    await rig.settle(rig.worker(desk.app))
+    [told] = await store.unrouted("new", after=0, limit=9)
+    assert not await store.is_moot(told, now=rig.clock.now())
+    id = (await desk.only()).id
+    assert f'to approve pay(to="acme", cents=4200); see: outlive approvals {id}' in line(told)
+    match how:
+        case "approved":
+            await desk.approve()
+        case "rejected":
+            await desk.approvals.reject(id, who="ada", role="finance", why="no")
+        case _:
+            rig.clock.advance(DAY)
+    assert await store.is_moot(told, now=rig.clock.now())

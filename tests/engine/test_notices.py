@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import pytest
 
 from outlive import Operation, Outlive, Run
+from outlive.duty.letter import line
 from outlive.engine.cancelling import Request
 from outlive.engine.control import Control
 from outlive.engine.notices import noticed
@@ -178,3 +179,22 @@ async def test_a_question_is_told_to_its_role(rig: Rig) -> None:
     await rig.pass_time(worker, timedelta(hours=1))
     [question] = await told(rig)
     assert (question.kind, question.role, question.facts["question"]) == ("question", "tax", "is it right?")
+    says = f"asks tax: is it right?; answer: outlive answer run {question.facts['question_id']} ANSWER"
+    assert says in line(question)
+
+
+@pytest.mark.parametrize("how", ["answered", "over", "ended"])
+async def test_a_question_that_was_answered_is_told_to_nobody_any_more(either: Rig, how: str) -> None:
+    here, store = either.app(app), cast(Telling, either.store)
+    await here.start(asks, "it", id="run")
+    worker = either.worker(here)
+    await either.settle(worker)
+    [question] = await store.unrouted("new", after=0, limit=9)
+    assert not await store.is_moot(question, now=either.clock.now())
+    if how == "answered":
+        await here.handle(asks, "run").answer(str(question.facts["question_id"]), "yes", who="tess")
+    elif how == "over":
+        either.clock.advance(timedelta(days=30))
+    else:
+        await here.handle(asks, "run").terminate(who="tess")
+    assert await store.is_moot(question, now=either.clock.now())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from datetime import UTC, datetime
 
 from outlive.model.notice import Notification
@@ -21,6 +22,7 @@ def body(notification: Notification) -> bytes:
 def line(notification: Notification) -> str:
     """One line that says what is the matter, and what to look at."""
     one, facts = notification, notification.facts
+    then = f"see: outlive show {shlex.quote(one.run)}"
     match one.kind:
         case "blocked" | "poison" | "entries lost" if "reason" in facts:
             what = f"is blocked: {facts['reason']}: {facts.get('detail', '')}"
@@ -33,14 +35,22 @@ def line(notification: Notification) -> str:
         case "duplicate effect":
             what = f"may have acted twice by {facts.get('tool')} ({facts.get('operation')})"
         case "question":
-            what = f"asks {one.role or 'somebody'}: {facts.get('question', '')}"
+            what, then = f"asks {one.role or 'somebody'}: {facts.get('question', '')}", _answering(one)
+        case "approval" | "reminder":
+            asked = f"to approve {facts['shown']}" if "shown" in facts else "to decide about an approval"
+            what, then = f"waits for {one.role} {asked}", f"see: outlive approvals {facts.get('approval', '')}"
         case "deadline near":
             what = f"has until {facts.get('deadline')}, and is {facts.get('status')}"
         case "test":
             return "this is a test: nothing is the matter"
         case kind:
             what = f"has something to tell: {kind}"
-    return f"run {one.run} ({one.agent}) {what}; see: outlive show {one.run}"
+    return f"run {one.run} ({one.agent}) {what}; {then}"
+
+
+def _answering(one: Notification) -> str:
+    """The command that answers, as a shell reads it."""
+    return f"answer: outlive answer {shlex.quote(one.run)} {shlex.quote(str(one.facts.get('question_id', '')))} ANSWER"
 
 
 def _iso(at: int) -> str:

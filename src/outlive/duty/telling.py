@@ -36,6 +36,8 @@ LONGEST_REST = timedelta(minutes=5)
 AT_ONCE = 8
 DEADLINE_LEAD = timedelta(hours=1)
 _PAGE = 200
+# What asks somebody to do something, which they may have done before they are told.
+_ASKING = ("question", "approval", "reminder")
 
 
 class Sender:
@@ -89,9 +91,11 @@ class _Count:
     delivered: int = 0
     failed: int = 0
     given_up: int = 0
+    moot: int = 0
 
     def __str__(self) -> str:
         more = f", gave {self.given_up} up" if self.given_up else ""
+        more += f", left {self.moot} out that nobody has to answer any more" if self.moot else ""
         return f"delivered {self.delivered} notifications, {self.failed} attempts failed{more}"
 
 
@@ -120,7 +124,7 @@ class TellingDuty:
                     group.create_task(self._serve(way, shift, count))
         except BaseExceptionGroup as several:
             raise _first(several) from None
-        return Done(str(count), await self._due_in(shift), idle=not count.delivered + count.failed)
+        return Done(str(count), await self._due_in(shift), idle=not count.delivered + count.failed + count.moot)
 
     async def _assign(self, shift: Shift, state: str) -> None:
         after = 0
@@ -179,6 +183,10 @@ class TellingDuty:
 
     async def _once(self, way: _Way, due: Due, shift: Shift, count: _Count) -> bool:
         notification, name = due.notification, way.route.name
+        if notification.kind in _ASKING and await self._store.is_moot(notification):
+            await self._store.drop_delivery(notification, name, why="nobody has to answer it any more")
+            count.moot += 1
+            return True
         answer = await self._sender.send(way.route, notification)
         if answer.delivered:
             await self._store.delivered(notification, name)

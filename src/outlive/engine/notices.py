@@ -91,7 +91,7 @@ def _of(place: int, fact: kinds.Fact, payload: str | None, fold: Fold, change: S
                 place,
                 "question",
                 fact.role,
-                {"question": str(json.loads(payload))[:SHOWN], "until": fact.until or None},
+                {"question": str(json.loads(payload))[:SHOWN], "question_id": fact.topic, "until": fact.until or None},
             )
         case _:
             pass

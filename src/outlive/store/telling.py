@@ -128,6 +128,16 @@ class Telling(Protocol):
         """
         ...
 
+    async def is_moot(self, notification: Notification, *, now: int | None = None) -> bool:
+        """Whether nobody has to do any more what it asks for: a question was answered, an approval decided, or over."""
+        ...
+
+    async def drop_delivery(
+        self, notification: Notification, route: str, *, why: str, now: int | None = None
+    ) -> None:  # fmt: skip
+        """Give an open delivery up before it was tried; those behind it are due."""
+        ...
+
     async def notifications(self, tenant: Tenant, *, undelivered: bool, limit: int) -> list[Told]:
         """Newest first; `undelivered` leaves out what every route that takes it has delivered."""
         ...

@@ -8,7 +8,7 @@ from outlive.model.errors import LeaseLost, NotSerialisable
 from outlive.model.ids import DEFAULT_TENANT, RunId, Tenant
 from outlive.model.notice import Notice, Notification
 from outlive.model.run import Head
-from outlive.store.port import Append, Change
+from outlive.store.port import Append, Change, Message
 from outlive.store.telling import RouteState, Telling, Told, Untold
 from outlive.testing.store_scene import Hold, Raises, Scene, event
 
@@ -159,6 +159,29 @@ async def a_deadline_is_near_for_the_last_tenth_and_told_once(scene: Scene) -> N
     assert await store.nearing(lead_ms=_NEAR, limit=9, now=scene.now) == []
 
 
+async def what_was_done_meanwhile_is_moot_and_can_be_dropped(scene: Scene) -> None:
+    hold, store = await scene.hold(), telling(scene)
+    asks = (
+        Notice("question", "q", 0, "tax", {"question": "is it right?", "question_id": "answer:ask", "until": None}),
+        Notice("blocked", "b", 1, facts={"question_id": "answer:ask"}),
+    )
+    await scene.act(hold, Append(hold.authority, hold.head, (event("a"), event("b")), notices=asks))
+    question, blocked = [one.notification for one in await told(scene)]
+    await store.assign([(question, ["mail"]), (blocked, ["mail"])], now=scene.now)
+    assert not await store.is_moot(question, now=scene.now)
+    await scene.store.post(Message(DEFAULT_TENANT, RunId("r"), "mail:answer:other", "ada", "true"), now=scene.now)
+    assert not await store.is_moot(question, now=scene.now)
+    await scene.store.post(Message(DEFAULT_TENANT, RunId("r"), "mail:answer:ask", "ada", "true"), now=scene.now)
+    assert (await store.is_moot(question, now=scene.now), await store.is_moot(blocked, now=scene.now)) == (True, False)
+    await store.drop_delivery(question, "mail", why="nobody has to", now=scene.now)
+    assert [due.notification for due in await store.due_deliveries("mail", limit=9, now=scene.now)] == [blocked]
+    [way] = (await told(scene))[0].deliveries
+    assert (way.attempts, way.given_up_at, way.error) == (0, scene.now, "nobody has to")
+    await store.delivered(blocked, "mail", now=scene.now)
+    await store.drop_delivery(blocked, "mail", why="too late", now=scene.now)
+    assert [one.deliveries[0].given_up_at for one in await told(scene)] == [scene.now, None]
+
+
 async def tenants_do_not_see_what_others_are_told(scene: Scene) -> None:
     await notify(scene, await scene.hold(), 1)
     assert await told(scene, tenant=Tenant("other")) == []
@@ -172,5 +195,6 @@ CASES: tuple[Callable[[Scene], Awaitable[None]], ...] = (
     what_no_route_takes_is_kept_and_what_one_takes_is_due,
     a_delivery_that_fails_holds_those_behind_it_of_its_run_alone,
     a_deadline_is_near_for_the_last_tenth_and_told_once,
+    what_was_done_meanwhile_is_moot_and_can_be_dropped,
     tenants_do_not_see_what_others_are_told,
 )

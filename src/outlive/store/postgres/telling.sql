@@ -123,6 +123,44 @@ update {schema}.delivery
 set given_up_at = {moment}, attempts = attempts + 1, error = %(error)s
 where notification = %(notification)s and route = %(route)s and delivered_at is null and given_up_at is null;
 
+-- name: is_moot
+-- Whether what it asks for was done or is over: its question was answered, its approval is decided. An answer stays in
+-- the inbox, whether it was read or not.
+select 1 as found
+from {schema}.notification
+join {schema}.run on run.tenant = notification.tenant and run.id = notification.run_id
+where
+    notification.position = %(notification)s
+    and (
+        (
+            notification.kind = 'question'
+            and (
+                run.ended_at is not null or (notification.facts::json ->> 'until')::bigint <= {now}
+                or exists (
+                    select 1 from {schema}.inbox
+                    where
+                        inbox.tenant = run.tenant and inbox.run_id = run.id
+                        and inbox.topic = 'mail:' || (notification.facts::json ->> 'question_id')
+                )
+            )
+        )
+        or (
+            notification.kind in ('approval', 'reminder')
+            and exists (
+                select 1 from {schema}.approval
+                where
+                    approval.tenant = run.tenant and approval.id = notification.facts::json ->> 'approval'
+                    and (approval.status <> 'asked' or approval.expires_at <= {now})
+            )
+        )
+    );
+
+-- name: drop_delivery
+-- As give_up, without an attempt.
+update {schema}.delivery
+set given_up_at = {moment}, error = %(error)s
+where notification = %(notification)s and route = %(route)s and delivered_at is null and given_up_at is null;
+
 -- name: find_notifications
 -- Newest first.
 select notification.*, run.agent

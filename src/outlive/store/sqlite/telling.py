@@ -65,6 +65,15 @@ class SQLiteTelling(Base):
         }  # fmt: skip
         await self._set("give_up" if after_ms is None else "postpone", parameters, now)
 
+    async def is_moot(self, notification: Notification, *, now: int | None = None) -> bool:
+        return bool(await self._find("is_moot", {"notification": notification.position}, now))
+
+    async def drop_delivery(
+        self, notification: Notification, route: str, *, why: str, now: int | None = None
+    ) -> None:  # fmt: skip
+        parameters: columns.Parameters = {"notification": notification.position, "route": route, "error": why}
+        await self._set("drop_delivery", parameters, now)
+
     async def notifications(self, tenant: Tenant, *, undelivered: bool, limit: int) -> list[Told]:
         def find(database: sqlite3.Connection) -> list[Told]:
             wanted = {"tenant": tenant, "undelivered": undelivered, "limit": limit}

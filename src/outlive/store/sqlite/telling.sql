@@ -110,6 +110,44 @@ update delivery
 set given_up_at = :now, attempts = attempts + 1, error = :error
 where notification = :notification and route = :route and delivered_at is null and given_up_at is null;
 
+-- name: is_moot
+-- Whether what it asks for was done or is over: its question was answered, its approval is decided. An answer stays in
+-- the inbox, whether it was read or not.
+select 1 as found
+from notification
+join run on run.tenant = notification.tenant and run.id = notification.run_id
+where
+    notification.position = :notification
+    and (
+        (
+            notification.kind = 'question'
+            and (
+                run.ended_at is not null or json_extract(notification.facts, '$.until') <= :now
+                or exists (
+                    select 1 from inbox
+                    where
+                        inbox.tenant = run.tenant and inbox.run_id = run.id
+                        and inbox.topic = 'mail:' || json_extract(notification.facts, '$.question_id')
+                )
+            )
+        )
+        or (
+            notification.kind in ('approval', 'reminder')
+            and exists (
+                select 1 from approval
+                where
+                    approval.tenant = run.tenant and approval.id = json_extract(notification.facts, '$.approval')
+                    and (approval.status <> 'asked' or approval.expires_at <= :now)
+            )
+        )
+    );
+
+-- name: drop_delivery
+-- As give_up, without an attempt.
+update delivery
+set given_up_at = :now, error = :error
+where notification = :notification and route = :route and delivered_at is null and given_up_at is null;
+
 -- name: find_notifications
 -- Newest first.
 select notification.*, run.agent
