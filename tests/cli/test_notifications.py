@@ -85,3 +85,22 @@ def test_a_route_that_cannot_be_is_refused(cli: Cli, monkeypatch: pytest.MonkeyP
     done = cli("config")
     assert done.exit_code == 2
     assert says in done.stderr
+
+
+UNSIGNED = json.dumps({"ops": {"url": "http://127.0.0.1:9/hook", "secret": "notify/ops"}})
+
+
+def test_without_the_secret_of_a_route_no_worker_starts_and_doctor_says_so(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli("db", "init").exit_code == codes.OK
+    monkeypatch.setenv("OUTLIVE_NOTIFY", UNSIGNED)
+    refused = cli("worker")
+    assert refused.exit_code == codes.USAGE, refused.output
+    for word in ("notify = 'ops'", "OUTLIVE_NOTIFY", "no secret 'notify/ops'", "OUTLIVE_SECRET_NOTIFY_OPS"):
+        assert word in refused.stderr
+    doctor = cli("doctor")
+    assert doctor.exit_code == codes.ERROR
+    assert "failing route: ops: nothing can be signed in this environment" in doctor.stdout
+    monkeypatch.setenv("OUTLIVE_SECRET_NOTIFY_OPS", "hush")
+    assert cli("doctor").exit_code == codes.OK

@@ -10,7 +10,7 @@ from outlive.app.settings import Settings
 from outlive.duty.retention import OrphanBlobs, Retention
 from outlive.duty.rota import Duty, Rotation
 from outlive.duty.streaming import DeltasDuty
-from outlive.duty.telling import DeadlinesDuty, Sender, TellingDuty
+from outlive.duty.telling import DeadlinesDuty, Sender, TellingDuty, unsigned
 from outlive.engine.approval import Roles
 from outlive.engine.aside import Aside
 from outlive.engine.attempt import Kit
@@ -107,7 +107,13 @@ def attend_streams(worker: Worker, store: Store, clock: Clock) -> None:
 
 
 def attend_duties(worker: Worker, store: Store, settings: Settings, clock: Clock) -> None:
-    """Let the worker offer to do what belongs to no run, if its store is one that can be kept in order."""
+    """Let the worker offer to do what belongs to no run, if its store is one that can be kept in order.
+
+    Raises SettingInvalid for a route whose secret is missing: nobody would be told, and nobody would know.
+    """
+    for name, missing in unsigned(settings.notify.every, worker.kit.secrets):
+        source = settings.sources.get("notify", "option")
+        raise SettingInvalid(name="notify", value=name, source=source, why=f"nothing can be signed: {missing}")
     if not isinstance(store, Kept):
         return
     duties: list[Duty] = [DeadlinesDuty(store, settings.deadline_lead, clock), DeltasDuty(store)]

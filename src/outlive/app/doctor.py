@@ -11,9 +11,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from dataclasses import dataclass, field
 from typing import Literal
 
+from outlive.app.compose import secrets_of
 from outlive.app.explain import Explanation, Fault, Kind, builds_of, explain, stall_of
 from outlive.app.operate import ALIVE_MS
-from outlive.duty.telling import TellingDuty
+from outlive.app.settings import Settings
+from outlive.duty.telling import TellingDuty, unsigned
 from outlive.model.clock import apart, machine_now
 from outlive.model.ids import RunId, Tenant
 from outlive.store.keeping import DutyRow, Kept
@@ -129,6 +131,13 @@ async def _telling(store: Kept, tally: Tally, now: int) -> AsyncIterator[Finding
             ago = f"{(now - one.failing_since) // 60_000} min"
             why = f"it has failed for {ago}, {one.open} notifications wait for it: {one.error}"
             yield Finding(trouble="failing route", subject=one.route, why=why)
+
+
+def unsigned_routes(settings: Settings) -> Iterator[Finding]:
+    """Routes of this environment whose secret is not in it."""
+    for name, missing in unsigned(settings.notify.every, secrets_of(settings)):
+        why = f"nothing can be signed in this environment, and no worker starts in it: {missing}"
+        yield Finding(trouble="failing route", subject=name, why=why)
 
 
 def _silent(worker: WorkerRow, now: int) -> bool:

@@ -38,7 +38,7 @@ def doctor(
     from dataclasses import replace
 
     from outlive.app import operate
-    from outlive.app.doctor import Tally, examine
+    from outlive.app.doctor import Tally, examine, unsigned_routes
 
     settings = operate.settings_of(None, store=store, tenant=tenant, unsafe_durability=unsafe_durability or None)
     # An unsafe store is to be told of, not refused.
@@ -47,7 +47,10 @@ def doctor(
     tally = Tally()
 
     async def read() -> list[Finding]:
-        found = []
+        found = list(unsigned_routes(settings))
+        if not json:
+            for one in found:
+                put(_line(one))
         async with operate.reading(opening) as opened:
             async for finding in examine(opened, tally, accept_unsafe=settings.unsafe_durability):
                 if only and finding.tenant not in ("", only):

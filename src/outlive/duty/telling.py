@@ -76,6 +76,18 @@ class Sender:
         return "".join(one if one.isprintable() else " " for one in clean)
 
 
+def unsigned(routes: Sequence[Route], secrets: Secrets) -> Iterator[tuple[str, SecretMissing]]:
+    """Routes that could deliver nothing, because no provider has the secret that signs. One that fails is not asked."""
+    for route in routes:
+        try:
+            if route.secret:
+                read_secret(secrets, route.secret)
+        except SecretMissing as missing:
+            yield route.name, missing
+        except Exception as error:  # noqa: BLE001 - a provider of the application may raise anything
+            log.warning("the secret of route %s cannot be read now: %s", route.name, type(error).__name__)
+
+
 @dataclass(slots=True)
 class _Way:
     """A route as this worker knows it: how often it failed in a row, and until when it is left alone."""
