@@ -11,16 +11,18 @@ from typing import cast
 
 import pytest
 
+from outlive.duty.letter import line
 from outlive.duty.rota import Rotation, Shift
 from outlive.duty.route import Route
+from outlive.duty.stalls import StallsDuty
 from outlive.duty.telling import AT_ONCE, MOST_FAILURES, PATIENCE, DeadlinesDuty, Sender, TellingDuty
 from outlive.errors import SecretMissing
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.model.notice import Notice, NoticeKind, Notification
 from outlive.secret.scrubber import Scrubber
-from outlive.store.port import Message
+from outlive.store.port import Message, Stalled, WorkerRow
 from outlive.store.telling import Told
-from outlive.testing.store_scene import ANNA, BORIS, Scene
+from outlive.testing.store_scene import ANNA, BORIS, LEASE, Scene, event
 from tests.duty.ground import Unhurried, kept
 from tests.duty.receiver import SECRET, Receiver, genuine, receiving, says
 
@@ -418,3 +420,48 @@ async def test_a_deadline_that_is_near_is_told_of_once(scene: Scene) -> None:
     )
     scene.advance(minutes=6)
     assert (await deadlines.work(shift(scene))).report == "told of 0 deadlines"
+
+
+async def test_a_stalled_worker_is_told_of_once_by_another(scene: Scene) -> None:
+    hold = await scene.hold("stuck")
+    worker = WorkerRow(ANNA, 7, {"clerk": "b1"}, scene.now, scene.now)
+    await scene.store.announce(worker, now=scene.now)
+    scene.store.renew(ANNA, [hold.authority], LEASE, stalled=Stalled(40_000, "stuck"), now=scene.now)
+    stalls = StallsDuty(kept(scene), scene.clock)
+    for count in (1, 0):
+        assert (await stalls.work(shift(scene))).report == f"told of {count} stalled runs"
+    [one] = (await told(scene)).values()
+    assert line(one.notification) == (
+        "run stuck (clerk) stands still: the event loop of anna (pid 7) has not turned for 40 s, this run blocks it;"
+        " see: outlive show stuck"
+    )
+    scene.store.renew(ANNA, [hold.authority], LEASE, stalled=Stalled(50_000), now=scene.now)
+    await scene.append(hold, event())
+    assert (await stalls.work(shift(scene))).report == "told of 1 stalled runs"
+    assert "one of its 1 runs blocks it" in line(list((await told(scene)).values())[0].notification)
+
+
+@pytest.mark.parametrize("dead", ["answers 500", pytest.param("does not answer", marks=pytest.mark.long)])
+async def test_a_receiver_that_is_dead_for_a_thousand_costs_little_and_starves_nobody(
+    scene: Scene, receiver: Receiver, dead: str
+) -> None:
+    """Another route has all of them at once; the dead one is asked a few times in each pass, and in the end has all."""
+    ids = [id for run in range(20) for id in await tell(scene, f"r{run}", *range(50))]
+    async with receiving() as other:
+        other.answer = says("500 Oops") if dead == "answers 500" else lambda _: None
+        routes = (route(receiver, "good"), route(other, "dead", within_s=60 if dead == "answers 500" else 0.05))
+        telling = duty(scene, *routes)
+        await work(scene, telling)
+        assert receiver.ids() == dict.fromkeys(ids, 1)
+        assert MOST_FAILURES <= len(other.got) <= MOST_FAILURES + AT_ONCE
+        for _ in range(30):
+            before = len(other.got)
+            scene.advance(seconds=min(await work(scene, telling) or 600, 600))
+            assert len(other.got) <= before + 2, "one pass asks a dead receiver once or twice"
+        await tell(scene, "late", 1)
+        await work(scene, telling)
+        assert receiver.ids()["late-1"] == 1
+        other.answer = says("200 OK")
+        await work_for(scene, telling, timedelta(minutes=40))
+        assert other.ids() == dict.fromkeys([*ids, "late-1"], 1)
+        assert len(receiver.accepted) == len(ids) + 1

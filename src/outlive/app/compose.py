@@ -9,6 +9,7 @@ from outlive.app.registry import Registry
 from outlive.app.settings import Settings
 from outlive.duty.retention import OrphanBlobs, Retention
 from outlive.duty.rota import Duty, Rotation
+from outlive.duty.stalls import StallsDuty
 from outlive.duty.streaming import DeltasDuty
 from outlive.duty.telling import DeadlinesDuty, Sender, TellingDuty, unsigned
 from outlive.engine.approval import Roles
@@ -116,7 +117,8 @@ def attend_duties(worker: Worker, store: Store, settings: Settings, clock: Clock
         raise SettingInvalid(name="notify", value=name, source=source, why=f"nothing can be signed: {missing}")
     if not isinstance(store, Kept):
         return
-    duties: list[Duty] = [DeadlinesDuty(store, settings.deadline_lead, clock), DeltasDuty(store)]
+    deadlines = DeadlinesDuty(store, settings.deadline_lead, clock)
+    duties: list[Duty] = [deadlines, StallsDuty(store, clock), DeltasDuty(store)]
     if settings.retention.by_status:
         duties += [Retention(store, settings.retention), OrphanBlobs(store, store)]
     if settings.notify.every:

@@ -41,6 +41,10 @@ def line(notification: Notification) -> str:
             what, then = f"waits for {one.role} {asked}", f"see: outlive approvals {facts.get('approval', '')}"
         case "deadline near":
             what = f"has until {facts.get('deadline')}, and is {facts.get('status')}"
+        case "stalled run":
+            why = "this run blocks it" if facts.get("blocks") else f"one of its {facts.get('runs')} runs blocks it"
+            loop = f"the event loop of {facts.get('worker')} (pid {facts.get('pid')})"
+            what = f"stands still: {loop} has not turned for {facts.get('for_s')} s, {why}"
         case "test":
             return "this is a test: nothing is the matter"
         case kind:

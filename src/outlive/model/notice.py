@@ -18,6 +18,7 @@ NoticeKind = Literal[
     "approval",
     "reminder",
     "deadline near",
+    "stalled run",
     "test",
 ]
 NOTICE_KINDS: tuple[NoticeKind, ...] = get_args(NoticeKind)

@@ -38,6 +38,22 @@ class Nearing:
 
 
 @dataclass(frozen=True, slots=True)
+class Standstill:
+    """A run that stands still, at the entry `seq`, with its worker: for how long the event loop has not turned, whether
+    this run is known to block it, and how many runs it has.
+    """
+
+    tenant: Tenant
+    run: RunId
+    seq: int
+    owner: str
+    pid: int
+    for_ms: int
+    blocks: bool
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
     """How far a notification has come over one route."""
 
@@ -87,6 +103,12 @@ class Telling(Protocol):
 
     async def has_deadlines(self) -> bool:
         """Whether any run that has not ended has a deadline."""
+        ...
+
+    async def standstills(self, *, limit: int, now: int | None = None) -> list[Standstill]:
+        """Runs of live workers whose event loop does not turn, that were not told of where they stand: of each worker
+        the run that blocks it, or its first one where that is not known.
+        """
         ...
 
     async def tell(self, tenant: Tenant, run: RunId, notice: Notice, *, now: int | None = None) -> bool:

@@ -8,9 +8,9 @@ from outlive.model.errors import LeaseLost, NotSerialisable
 from outlive.model.ids import DEFAULT_TENANT, RunId, Tenant
 from outlive.model.notice import Notice, Notification
 from outlive.model.run import Head
-from outlive.store.port import Append, Change, Message
+from outlive.store.port import Append, Change, Message, Stalled, WorkerRow
 from outlive.store.telling import RouteState, Telling, Told, Untold
-from outlive.testing.store_scene import Hold, Raises, Scene, event
+from outlive.testing.store_scene import ANNA, BORIS, LEASE, Hold, Raises, Scene, event
 
 _NEAR = 3_600_000
 
@@ -159,6 +159,37 @@ async def a_deadline_is_near_for_the_last_tenth_and_told_once(scene: Scene) -> N
     assert await store.nearing(lead_ms=_NEAR, limit=9, now=scene.now) == []
 
 
+async def a_stalled_worker_is_told_of_by_the_run_that_blocks_it(scene: Scene) -> None:
+    store = telling(scene)
+    for owner in (ANNA, BORIS):
+        await scene.store.announce(WorkerRow(owner, 7, {"clerk": "b1"}, scene.now, scene.now), now=scene.now)
+    holds = [await scene.hold(run) for run in ("a", "b")]
+    await scene.hold("other", owner=BORIS)
+    authorities = [hold.authority for hold in holds]
+
+    def renew(stalled: Stalled | None) -> None:
+        scene.store.renew(ANNA, authorities, LEASE, stalled=stalled, now=scene.now)
+
+    async def found() -> list[tuple[str, int, int, bool, int]]:
+        every = await store.standstills(limit=9, now=scene.now)
+        return [(one.run, one.seq, one.for_ms, one.blocks, one.runs) for one in every]
+
+    assert await found() == []
+    renew(Stalled(5000))
+    assert await found() == [("a", 1, 5000, False, 2)]
+    renew(Stalled(5000, "b"))
+    assert await found() == [("b", 1, 5000, True, 2)]
+    assert await store.tell(DEFAULT_TENANT, RunId("b"), Notice("stalled run", "s", 1), now=scene.now)
+    assert await found() == []
+    await scene.append(holds[1], event())
+    assert await found() == [("b", 2, 5000, True, 2)]
+    renew(None)
+    assert await found() == []
+    renew(Stalled(5000, "b"))
+    scene.advance(seconds=61)
+    assert await found() == [], "it gives no sign of life any more: that is something else"
+
+
 async def what_was_done_meanwhile_is_moot_and_can_be_dropped(scene: Scene) -> None:
     hold, store = await scene.hold(), telling(scene)
     asks = (
@@ -195,6 +226,7 @@ CASES: tuple[Callable[[Scene], Awaitable[None]], ...] = (
     what_no_route_takes_is_kept_and_what_one_takes_is_due,
     a_delivery_that_fails_holds_those_behind_it_of_its_run_alone,
     a_deadline_is_near_for_the_last_tenth_and_told_once,
+    a_stalled_worker_is_told_of_by_the_run_that_blocks_it,
     what_was_done_meanwhile_is_moot_and_can_be_dropped,
     tenants_do_not_see_what_others_are_told,
 )

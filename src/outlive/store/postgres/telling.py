@@ -13,7 +13,7 @@ from outlive.model.notice import Notice, Notification
 from outlive.store import columns
 from outlive.store.postgres.base import Base
 from outlive.store.sql import load
-from outlive.store.telling import Delivery, Due, Nearing, RouteState, Told, Unrouted, Untold
+from outlive.store.telling import Delivery, Due, Nearing, RouteState, Standstill, Told, Unrouted, Untold
 
 _STATEMENTS = load(Path(__file__).with_name("telling.sql"))
 
@@ -26,6 +26,10 @@ class PostgresTelling(Base):
 
     async def has_deadlines(self) -> bool:
         return bool(await self._rows("has_deadlines", {}, None))
+
+    async def standstills(self, *, limit: int, now: int | None = None) -> list[Standstill]:
+        found = await self._tuples("standstills", {"limit": limit}, now)
+        return [Standstill(*[*row[:6], bool(row[6]), row[7]]) for row in found]
 
     async def tell(self, tenant: Tenant, run: RunId, notice: Notice, *, now: int | None = None) -> bool:
         parameters = {**columns.notice_parameters(notice, 0), "tenant": tenant, "run": run}

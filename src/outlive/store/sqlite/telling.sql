@@ -22,6 +22,40 @@ limit :limit;
 -- Whether it is worth looking again soon.
 select 1 from run where deadline_at is not null and ended_at is null limit 1;
 
+-- name: standstills
+-- A stalled worker gives signs of life all the same. Of one whose culprit is not known the first of its runs stands for
+-- all; a run is told of once for each entry at which it stands.
+select
+    run.tenant, run.id, run.next_seq - 1 as seq, worker.owner, worker.pid, :now - worker.stalled_at as for_ms,
+    worker.stalled_by <> '' as blocks,
+    (
+        select count(*) from run as held where held.status = 'running' and held.owner = worker.owner
+    ) as runs
+from worker
+join run on run.status = 'running' and run.owner = worker.owner
+where
+    worker.stalled_at is not null and worker.seen_at > :now - 60000
+    and (
+        run.id = worker.stalled_by
+        or (
+            worker.stalled_by = ''
+            and not exists (
+                select 1 from run as other
+                where
+                    other.status = 'running' and other.owner = worker.owner
+                    and (other.tenant, other.id) < (run.tenant, run.id)
+            )
+        )
+    )
+    and not exists (
+        select 1 from notification
+        where
+            notification.tenant = run.tenant and notification.run_id = run.id and notification.seq = run.next_seq - 1
+            and notification.kind = 'stalled run'
+    )
+order by worker.owner, run.tenant, run.id
+limit :limit;
+
 -- name: tell
 -- Of a run that is there and not being forgotten; the same fact is told once.
 insert into notification (tenant, run_id, seq, kind, id, role, facts, created_at)
