@@ -64,7 +64,7 @@ def test_names_of_kinds_are_compatibility_data() -> None:
         "absent", "adopted", "arrived", "attempt", "blocked", "cancelling", "claimed", "decided", "done", "emitted",
         "ended", "entries lost", "evidence", "forked", "held", "intent", "joined", "lookup", "met again", "not acted",
         "note", "opened", "outcome", "paused", "proposed", "released", "reminded", "resolution", "resumed", "retried",
-        "scope cancelled", "started", "step", "suspended",
+        "rolling back", "scope cancelled", "started", "step", "suspended",
         "too late", "turn", "unknown", "value", "wait", "woken",
     ]  # fmt: skip
 

@@ -30,7 +30,8 @@ QUERIES = blocks(PAGE, "sql")
 COLUMNS = {
     "who_owns_it": "tenant run agent version status owner pid epoch renewed lease_ends".split(),
     "what_has_it_done": (
-        "tenant run operation tool effect arguments status attempt outcome error how idempotency_key first_sent updated"
+        "tenant run operation tool effect arguments status attempt outcome error how idempotency_key first_sent "
+        "updated compensates compensated_by"
     ).split(),
     "what_is_it_waiting_for": "tenant run agent status waits_for detail since until deadline unread".split(),
 }

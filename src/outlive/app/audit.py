@@ -91,6 +91,8 @@ async def _compared(store: Surveyed, log: Projection, progress: Progress) -> Asy
         if (row.head, row.status, row.epoch) == (before.head, before.status, before.epoch):
             for misfit in _beside(log, row, records, classes):
                 yield misfit
+            async for misfit in _undone(store, log, records):
+                yield misfit
             return
     progress.busy.append(log.run)
 
@@ -105,6 +107,26 @@ def _beside(
     for seq, address in classes.items():
         why = f"the blob {address} has another data class or key than the entry that names it"
         yield Misfit(run=log.run, what="blob", why=why, entry=seq)
+
+
+async def _undone(store: Store, log: Projection, records: list[Recorded]) -> AsyncIterator[Misfit]:
+    """What is said across runs: an operation is compensated exactly if another one of a rollback has done that."""
+    for one in records:
+        row = one.row
+        if row is not None and row.compensated_by:
+            by = await store.operation(log.tenant, row.compensated_by)
+            back = await store.run(log.tenant, by.run) if by is not None else None
+            if by is None or by.compensates != row.id or by.status != "succeeded":
+                why = f"compensated_by: {row.compensated_by} has not compensated it, or is not here"
+                yield Misfit(run=log.run, what=f"operation {row.id}", why=why)
+            elif back is None or back.rolls_back != log.run:
+                why = f"compensated_by: run {by.run} does not roll this one back"
+                yield Misfit(run=log.run, what=f"operation {row.id}", why=why)
+        if row is not None and row.compensates and row.status == "succeeded":
+            target = await store.operation(log.tenant, row.compensates)
+            if target is not None and target.status != "compensated":
+                why = f"compensates: {target.id} of run {target.run} is {target.status}, not compensated"
+                yield Misfit(run=log.run, what=f"operation {row.id}", why=why)
 
 
 async def _read_on(store: Store, log: Projection, progress: Progress) -> None:

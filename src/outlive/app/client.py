@@ -9,11 +9,13 @@ from typing import Generic, TypeVar, cast
 
 from outlive.app import mail, stop
 from outlive.app.following import Event, Following
-from outlive.engine import forking
+from outlive.engine import forking, undoing
 from outlive.engine.control import Control
 from outlive.engine.definition import AgentSpec
+from outlive.engine.undoing import Undone
 from outlive.engine.worker import owner_name
 from outlive.log import kinds
+from outlive.log.codec import codec_of
 from outlive.log.entry import Entry
 from outlive.model.clock import Clock
 from outlive.model.errors import Refused, RunCancelled, RunExpired, RunFailed, TimedOut, UndecodableEntry, UnknownRun
@@ -136,6 +138,16 @@ class Handle(Generic[R_co]):
         row = await forking.fork(self._store(), self._clock, self._tenant, self._run, wish)
         return Handle(self._store, self._clock, self._agent, self._tenant, row.id)
 
+    async def rollback(self, *, who: str, why: str) -> Handle[Undone]:
+        """Have undone what the run has done: by a run of its own, whose handle this is; it is stored when this returns.
+
+        Operations are compensated newest first, as `compensate=` of each tool says, once the run has ended; a run that
+        has not is cancelled. A rollback that is open already is the same one. Raises UnknownRun, BadArguments for a
+        `who` or `why` that says nothing, and WrongState for a run that is a rollback itself.
+        """
+        row = await undoing.by_person(self._store(), self._clock, await self._row(), who, why)
+        return Handle(self._store, self._clock, self._agent, self._tenant, row.id)
+
     async def _events(self, seq: int, following: Following | None) -> AsyncGenerator[Event]:
         pause = _PAUSE_LEAST
         while True:
@@ -182,6 +194,8 @@ class Handle(Generic[R_co]):
 
     async def _outcome(self, row: RunRow) -> R_co:
         ended, payload = await last_entry(self._store(), row)
+        if ended.status == "succeeded" and row.rolls_back is not None:
+            return cast(R_co, codec_of(Undone).decode(payload or "null", where=f"the result of run {self.id}"))
         if ended.status == "succeeded":
             return cast(R_co, self._agent.result.decode(payload or "null", where=f"the result of run {self.id}"))
         if ended.status == "expired":

@@ -124,7 +124,7 @@ async def _run(control: Control, tenant: Tenant, run: str) -> RunRow:
 
 def _outcome(registry: Registry, name: str, outcome: str | None) -> str:
     """The outcome in the form in which the tool's own result would have been written."""
-    tool = registry.tools.get(name)
+    tool = registry.tool(name)
     where = f"the outcome of {name}"
     if tool is None:
         raise BadArguments(function=name, why="this application has no such tool, so its outcome cannot be read")

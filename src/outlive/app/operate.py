@@ -224,6 +224,8 @@ class Report:
     result: str | None
     error: str
     adoptable: list[Choice] = field(default_factory=list)
+    rollbacks: list[RunRow] = field(default_factory=list)
+    in_doubt_elsewhere: list[OperationRow] = field(default_factory=list)
 
     @property
     def stall(self) -> str:
@@ -258,8 +260,18 @@ async def report(store: Store, tenant: str, run: str) -> Report:
         owner=next((one for one in workers if one.owner == row.owner), None),
         unread=len(await store.unread(row.tenant, row.id)),
         questions=await mail.readable_questions(store, row), result=result, error=error,
-        adoptable=await _adoptable(store, row),
+        adoptable=await _adoptable(store, row), rollbacks=await store.rollbacks(row.tenant, row.id),
+        in_doubt_elsewhere=await _elsewhere(store, row),
     )  # fmt: skip
+
+
+async def _elsewhere(store: Store, row: RunRow) -> list[OperationRow]:
+    """What keeps a rollback from going on: operations in doubt of the run that it undoes, and of other rollbacks."""
+    if row.rolls_back is None or row.status != "blocked":
+        return []
+    others = [one.id for one in await store.rollbacks(row.tenant, row.rolls_back) if one.id != row.id]
+    found = [one for run in (row.rolls_back, *others) for one in await store.operations(row.tenant, run)]
+    return [one for one in found if one.status in IN_DOUBT]
 
 
 async def _adoptable(store: Store, row: RunRow) -> list[Choice]:

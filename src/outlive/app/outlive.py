@@ -24,6 +24,7 @@ from outlive.engine.definition import (
     SETTLE_AFTER,
     TOOL_TIMEOUT,
     Agent,
+    OnFailure,
     Tool,
     ToolPolicy,
 )
@@ -110,6 +111,7 @@ class Outlive(Generic[D]):
         raises: tuple[type[Exception], ...] = (), not_sent: tuple[type[Exception], ...] = (),
         timeout: timedelta = TOOL_TIMEOUT, retry: Retry | None = None,
         approval: Approval | Callable[..., Approval | None] | None = None,
+        compensate: Callable[[Operation[D]], object] | Tool[[], object] | None = None,
     ) -> ToolDecorator[D]: ...  # fmt: skip
     @overload
     def tool(
@@ -119,6 +121,7 @@ class Outlive(Generic[D]):
         raises: tuple[type[Exception], ...] = (), not_sent: tuple[type[Exception], ...] = (),
         timeout: timedelta = TOOL_TIMEOUT, retry: Retry | None = None,
         approval: Approval | Callable[..., Approval | None] | None = None,
+        compensate: Callable[[Operation[D]], object] | Tool[[], object] | None = None,
     ) -> LookedUpToolDecorator[R, D]: ...  # fmt: skip
     def tool(
         self, *, effect: Effect = "external", name: str | None = None,
@@ -127,6 +130,7 @@ class Outlive(Generic[D]):
         raises: tuple[type[Exception], ...] = (), not_sent: tuple[type[Exception], ...] = (),
         timeout: timedelta = TOOL_TIMEOUT, retry: Retry | None = None,
         approval: Approval | Callable[..., Approval | None] | None = None,
+        compensate: Callable[[Operation[D]], object] | Tool[[], object] | None = None,
     ) -> ToolDecorator[D] | LookedUpToolDecorator[Any, D]:  # fmt: skip
         """Register a tool: a function that acts on the outside world, and what repeating it would do.
 
@@ -135,10 +139,13 @@ class Outlive(Generic[D]):
         looks up whether a call happened. `settle_after` is how long the other side may take to act on a request, never
         0. `raises` are outcomes the agent can catch; `not_sent` say that nothing happened, so that `retry` applies.
         `approval` is what people must agree to before it is sent: always, or as a plain function of the tool's own
-        parameters (by their names and types) says, which gives an `Approval` or None.
+        parameters (by their names and types) says, which gives an `Approval` or None. `compensate` undoes a call that
+        succeeded, in a rollback: a function of an operation that has an `original`, *external* as it is, or a
+        registered tool that takes nothing but its operation and declares an effect of its own.
         """
         policy = ToolPolicy(
-            effect, reconcile, settle_after, dedupes_for, raises, not_sent, timeout, retry or Retry(), approval
+            effect, reconcile, settle_after, dedupes_for, raises, not_sent, timeout, retry or Retry(), approval,
+            compensate,
         )  # fmt: skip
 
         def register(fn: Callable[..., Any]) -> Tool[..., Any]:
@@ -150,16 +157,17 @@ class Outlive(Generic[D]):
 
     def agent(
         self, *, name: str | None = None, version: str = "1", pin: bool = False,
-        renamed: Mapping[str, str] | None = None,
+        renamed: Mapping[str, str] | None = None, on_failure: OnFailure = "nothing",
     ) -> AgentDecorator[D]:  # fmt: skip
         """Register an agent: `async def name(run, input)`. A run remembers the version that started it.
 
         A run that is started with `pin` is driven only by workers that serve the same version. `renamed` maps former
-        names of steps and tools to what they are called now: what is recorded under the old name counts as theirs.
+        names of steps and tools to what they are called now: what is recorded under the old name counts as theirs. With
+        `on_failure="rollback"` what a run has done is undone when its agent raises.
         """
 
         def register(fn: Callable[[Run[D], I], Coroutine[Any, Any, R]], /) -> Agent[I, R]:
-            made: Agent[I, R] = Agent(name or fn.__name__, version, fn, pin=pin, renamed=renamed)
+            made: Agent[I, R] = Agent(name or fn.__name__, version, fn, pin=pin, renamed=renamed, on_failure=on_failure)
             self.registry.add_agent(made)
             return made
 

@@ -172,6 +172,7 @@ class Projection:
             ("purpose", row.purpose, started.purpose),
             ("identity", row.identity, started.identity), ("labels", row.labels, started.labels),
             ("pin", row.pin, started.version if started.pin else None),
+            ("rolls_back", row.rolls_back, started.rolls_back or None),
             ("fork_of", row.fork_of, fork.parent if fork else None),
             ("fork_seq", row.fork_seq, fork.at if fork else None),
             ("repeat_effects", row.repeat_effects, fork is not None and fork.repeat_effects),
@@ -215,9 +216,16 @@ def _allowed(meant: Expected, name: str, row: OperationRow) -> bool:
     """What may differ without that anything was changed."""
     match name:
         case "updated_at":
-            return meant.late and 0 <= meant.row.updated_at - row.updated_at <= _APART_MS
+            late = meant.late and 0 <= meant.row.updated_at - row.updated_at <= _APART_MS
+            return late or bool(row.compensated_by)
         case "epoch":
             return meant.oldest <= row.epoch <= meant.row.epoch
+        case "status":
+            # That it was undone is in the log of the run that has done it.
+            acted = meant.row.status == "succeeded" or meant.row.duplicates > 0
+            return row.status == "compensated" and bool(row.compensated_by) and acted
+        case "compensated_by":
+            return row.status == "compensated"
         case _:
             return False
 

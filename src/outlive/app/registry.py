@@ -41,6 +41,11 @@ class Registry:
             raise UnknownAgent(name=name, known=tuple(sorted(self.agents)))
         return self.agents[name]
 
+    def tool(self, name: str) -> ToolSpec | None:
+        """The tool of that name, also one that was made of what compensates another."""
+        undoing = (one.compensation for one in self.tools.values() if one.compensation is not None)
+        return self.tools.get(name) or next((one for one in undoing if one.name == name), None)
+
     def load(self) -> None:
         """Import the included modules. Raises Refused naming the module that cannot be imported."""
         for module in self.include:
@@ -56,6 +61,7 @@ class Registry:
         imported from its directory. What other packages do is not seen: the setting `build` says it all.
         """
         functions = [one.fn for one in self.agents.values()] + [one.fn for one in self.tools.values()]
+        functions += [one.compensation.fn for one in self.tools.values() if one.compensation is not None]
         files = {inspect.getsourcefile(inspect.unwrap(fn)) for fn in functions}
         digest = hashlib.sha256()
         for agent in sorted(self.agents.values(), key=lambda one: one.name):

@@ -56,10 +56,12 @@ def blocked(found: Report, settings: Settings) -> Iterator[str]:
         yield from in_doubt(operation, row.id, settings)
     for operation in found.held:
         yield from held(operation, row.id, settings)
+    for operation in found.in_doubt_elsewhere:
+        yield from in_doubt(operation, operation.run, settings)
     if found.row.reason == "diverged":
         yield "deploy code that fits, and it goes on by itself"
         yield from adoptions(found, settings)
-    if not found.in_doubt and not found.held:
+    if not found.in_doubt and not found.held and not found.in_doubt_elsewhere:
         yield "when its cause is mended, let it be tried again:"
         yield f"  {command('retry', row.id, to=to)}"
 

@@ -26,6 +26,7 @@ COLOURS = {
     "succeeded": "green", "running": "cyan", "waiting": "blue", "ready": "", "blocked": "bold red", "failed": "red",
     "cancelled": "magenta", "expired": "magenta", "unknown": "bold yellow", "pending": "yellow", "absent": "dim",
     "retrying": "yellow", "raised": "red", "abandoned": "magenta", "held": "bold yellow",
+    "compensated": "magenta",
 }  # fmt: skip
 MOODS = {"good": "green", "bad": "red", "doubt": "yellow", "wait": "blue", "plain": ""}
 
@@ -165,6 +166,7 @@ def run_json(row: RunRow) -> dict[str, object]:
         "entries": row.head.seq, "principal": row.principal, "purpose": row.purpose, "labels": row.labels,
         "pin": row.pin,
         "origin": row.origin, "fork_of": row.fork_of, "fork_seq": row.fork_seq, "forked": row.forked,
+        "rolls_back": row.rolls_back,
     }  # fmt: skip
 
 
@@ -175,5 +177,6 @@ def operation_json(row: OperationRow) -> dict[str, object]:
         "attempts": row.attempt, "arguments": value_of(row.arguments), "outcome": value_of(row.outcome),
         "error": row.error, "notes": row.notes, "duplicates": row.duplicates,
         "first_sent_at": iso(row.first_sent_at) if row.attempt else None, "updated_at": iso(row.updated_at),
-        "not_before": iso(row.not_before),
+        "not_before": iso(row.not_before), "compensates": row.compensates or None,
+        "compensated_by": row.compensated_by or None,
     }  # fmt: skip

@@ -74,6 +74,7 @@ def _json(found: Report) -> dict[str, object]:
         "operations": [operation_json(one) for one in found.operations],
         "divergences": [{"code": one.code, "report": one.report} for one in found.divergences],
         "adoptable": [{"how": one.how, "means": one.means} for one in found.adoptable],
+        "rollbacks": [{"id": one.id, "status": one.status, "reason": one.reason} for one in found.rollbacks],
         "unread": found.unread,
         "questions": [question_json(one) for one in found.questions],
         "result": value_of(found.result),
@@ -127,6 +128,10 @@ def _facts(found: Report) -> Iterator[tuple[str, str, str]]:
         yield "fork of", f"{row.fork_of} at entry {row.fork_seq}{repeats}", ""
     if row.forked:
         yield "forks", "there is a fork of it", ""
+    if row.rolls_back is not None:
+        yield "rolls back", row.rolls_back, ""
+    for back in found.rollbacks:
+        yield "rolled back", f"by {back.id}, which is {back.status} {back.reason}".rstrip(), ""
     for name, value in (
         ("principal", row.principal), ("purpose", row.purpose),
         ("labels", ", ".join(f"{key}={value}" for key, value in row.labels.items())),
@@ -186,5 +191,9 @@ def _details(row: OperationRow) -> Iterator[tuple[str, str]]:
         yield "in doubt" if row.status in ("pending", "unknown") else "error", row.error
     if row.notes:
         yield "notes", ", ".join(f"{name}={value}" for name, value in row.notes.items())
+    if row.compensates:
+        yield "undoes", row.compensates
+    if row.compensated_by:
+        yield "undone by", row.compensated_by
     if row.duplicates:
         yield "duplicates", f"{row.duplicates}: it acted more than once"

@@ -29,7 +29,8 @@ _TEXTS: Mapping[Kind, str] = {
     "run": "id agent version status head input_digest origin queue reason detail principal purpose grants identity? "
     "root? parent? rolls_back? pin? traceparent labels fork_of?",
     "entry": "kind scope key body payload? blob? data_class key_id digest",
-    "operation": "id call tool effect key digest arguments status outcome? error how notes data_class key_id",
+    "operation": "id call tool effect key digest arguments status outcome? error how notes data_class key_id "
+    "compensates compensated_by",
     "message": "topic sender_key body data_class key_id",
     "divergence": "code report",
 }

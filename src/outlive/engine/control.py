@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
-from outlive.engine import failures, inbox
+from outlive.engine import failures, inbox, undoing
 from outlive.engine.adoption import Acceptance, adopt
 from outlive.engine.authority import DatabaseTime, Grip, margin_s
 from outlive.engine.cancelling import Request, answers, asks_to_end, end_of, is_pause, terminated, written
@@ -278,6 +278,8 @@ class Control:
             left = [] if row.ended else doubts(journal.fold, journal.time.now(), "its worker was lost", lost=True)
             if left:
                 await journal.append(*left)
+            if row.ended:
+                await undoing.wake(self.store, self.clock, row)
             stays = row.ended or row.paused_at is not None
             await inbox.take(journal, change=_as_it_is(row) if stays else _going_on(row))
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Generic, ParamSpec, TypeVar, cast, get_args, get_type_hints
+from typing import Generic, Literal, ParamSpec, TypeVar, cast, get_args, get_type_hints
 
 from outlive.engine.callables import check_name, describe, refuse_unnameable, run_callable
 from outlive.log.codec import Codec, Signature, codec_of
@@ -21,6 +21,9 @@ I_contra = TypeVar("I_contra", contravariant=True)
 
 # A function of the tool's own parameters, which gives an Approval or None.
 ApprovalRule = UserFunction
+
+# What becomes of what a run has done when its agent raises.
+OnFailure = Literal["nothing", "rollback"]
 
 TOOL_TIMEOUT = timedelta(minutes=10)
 STEP_TIMEOUT = timedelta(minutes=1)
@@ -41,6 +44,7 @@ class ToolPolicy:
     timeout: timedelta = TOOL_TIMEOUT
     retry: Retry = field(default_factory=Retry)
     approval: Approval | ApprovalRule | None = None
+    compensate: UserFunction | ToolSpec | None = None
 
     def check(self, tool: str) -> None:
         """Refuse a policy that could not be kept."""
@@ -59,6 +63,8 @@ class ToolPolicy:
             raise Refused(what=f"timeout or retry of {tool}", why="both must allow one attempt")
         if self.effect in ("read", "transactional") and self.reconcile is not None:
             raise Refused(what=f"reconcile of {tool}", why=f"a {self.effect} tool is never in doubt")
+        if self.effect == "read" and self.compensate is not None:
+            raise Refused(what=f"compensate of {tool}", why="a read tool has done nothing that could be undone")
 
     def _check_exceptions(self, tool: str) -> None:
         declared: tuple[tuple[str, object], ...] = (("raises", self.raises), ("not_sent", self.not_sent))
@@ -92,9 +98,36 @@ class ToolSpec:
         self.signature = Signature.of(fn, skip=1, where=name)
         if policy.approval is not None and not isinstance(policy.approval, Approval):
             check_rule(name, self.signature, policy.approval)
+        self.compensation = _compensation(name, policy)
 
     def __repr__(self) -> str:
         return f"<tool {self.name}>"
+
+
+def _compensation(tool: str, policy: ToolPolicy) -> ToolSpec | None:
+    """What undoes the tool, as a tool that takes nothing but its operation. Raises Refused.
+
+    A plain function is *external*: whether it has acted, only a person can say once its worker is lost.
+    """
+    given, what = policy.compensate, f"compensate of {tool}"
+    if given is None:
+        return None
+    if not isinstance(given, ToolSpec):
+        if not inspect.isfunction(given):
+            raise Refused(what=what, why="say a function of an operation, or a registered tool that takes nothing else")
+        like = ToolPolicy(
+            settle_after=policy.settle_after, not_sent=policy.not_sent, timeout=policy.timeout, retry=policy.retry
+        )  # fmt: skip
+        given = ToolSpec(f"{tool}.compensate", given, like)
+    if len(inspect.signature(given.fn).parameters) != 1:
+        raise Refused(what=what, why="it takes its operation alone; op.original has arguments and outcome")
+    if given.policy.effect in ("read", "transactional"):
+        raise Refused(what=what, why=f"it is {given.policy.effect}; what compensates is idempotent or external")
+    if given.policy.raises:
+        raise Refused(what=what, why="it declares raises=; it has either undone what was done, or failed")
+    if given.compensation is not None:
+        raise Refused(what=what, why="it is compensated itself; what was undone is done again by a new run")
+    return given
 
 
 def check_rule(tool: str, signature: Signature, rule: ApprovalRule) -> None:
@@ -126,17 +159,23 @@ class AgentSpec:
     """What the engine knows of an agent, whatever its input and result."""
 
     def __init__(
-        self, name: str, version: str, fn: UserFunction, *, pin: bool = False, renamed: Mapping[str, str] | None = None
-    ) -> None:
+        self, name: str, version: str, fn: UserFunction, *, pin: bool = False,
+        renamed: Mapping[str, str] | None = None, on_failure: OnFailure = "nothing",
+    ) -> None:  # fmt: skip
         refuse_unnameable(fn)
         check_name("name of the agent", name)
         if not version.strip() or not version.isprintable():
             raise Refused(what=f"version={version!r} of {name}", why="a version is a printable text")
         if not inspect.iscoroutinefunction(fn):
             raise Refused(what=describe(fn), why="an agent is an `async def` function")
+        if on_failure not in get_args(OnFailure):
+            raise Refused(
+                what=f"on_failure={on_failure!r} of {name}", why=f"say one of {', '.join(get_args(OnFailure))}"
+            )
         self.name = name
         self.version = version
         self.pin = pin
+        self.on_failure = on_failure
         self.renamed = dict(renamed or {})
         _check_renamed(name, self.renamed)
         self.fn = fn

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Literal, Protocol, TypeVar
 
-from outlive.engine import failures, inbox
+from outlive.engine import failures, inbox, undoing
 from outlive.engine.adoption import difference
 from outlive.engine.attempt import Attempt, Kit
 from outlive.engine.authority import Grip, Keeper
@@ -380,10 +380,14 @@ class Drive:
         written = self._written(error)
         if error is not None:
             log.info("run %s failed", attempt.journal.row.id, exc_info=error)
-        fact = kinds.Ended(status=status, error=written)
         detail = f"{written.type}: {written.message}" if written else ""
         if written is not None and written.at:
             detail += f" (at {written.at})"
+        if status == "failed" and self.agent.on_failure == "rollback":
+            # First, so that it is there whatever becomes of this worker; it does nothing unless the run has failed.
+            row = attempt.journal.row
+            await self._patiently(lambda: undoing.after_failure(self.kit.store, self.kit.clock, row, detail))
+        fact = kinds.Ended(status=status, error=written)
         return await self._close(attempt, (fact, Change(status, detail=detail), None), payload)
 
     async def _close(self, attempt: Attempt, end: End, payload: str | None = None) -> Verdict:

@@ -6,7 +6,7 @@ never settles, repeats or compensates one that is its parent's.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
 from outlive.engine.cancelling import WITH_RUN
@@ -15,7 +15,7 @@ from outlive.log import kinds
 from outlive.log.entry import Entry, verify
 from outlive.log.fold import Call, Fold, step
 from outlive.model.clock import Clock
-from outlive.model.errors import BadArguments, NotForkable, RunExists, UnknownRun
+from outlive.model.errors import BadArguments, NotForkable, RunExists, UnknownRun, WrongState
 from outlive.model.ids import RunId, Tenant
 from outlive.model.operation import IN_DOUBT
 from outlive.model.run import Head, History, NewRun, RunRow, refusal_to_fork
@@ -56,7 +56,10 @@ async def fork(store: Store, clock: Clock, tenant: Tenant, run: RunId, wish: Wis
         raise refusal
     if row is None:
         raise UnknownRun(run=run)
-    history = await _history(store, row, wish)
+    if back := [one.id for one in await store.rollbacks(tenant, run) if not one.ended]:
+        wanted = f"run {back[0]} is rolling it back; wait until that has ended"
+        raise WrongState(run=run, status=row.status, wanted=wanted)
+    history = await _history(store, row, wish, await _undone(store, row))
     at = history.end.seq - 1
     new = NewRun(
         tenant, id, row.agent, row.version, "", row.input_digest, row.queue, row.priority, None, wish.who, row.purpose,
@@ -80,10 +83,21 @@ def _of(row: RunRow) -> str:
     return f"it is a fork of {row.fork_of} at entry {row.fork_seq}{repeats}"
 
 
-async def _history(store: Store, row: RunRow, wish: Wish) -> History:
-    cuts = Cuts()
+async def _undone(store: Store, row: RunRow) -> dict[str, str]:
+    """The operations in a run's log, also from its own history, that are compensated, each with what has done that."""
+    found: dict[str, str] = {}
+    at: RunRow | None = row
+    while at is not None:
+        rows = await store.operations(at.tenant, at.id)
+        found |= {one.id: one.compensated_by for one in rows if one.status == "compensated"}
+        at = await store.run(at.tenant, at.fork_of) if at.fork_of is not None else None
+    return found
+
+
+async def _history(store: Store, row: RunRow, wish: Wish, undone: Mapping[str, str]) -> History:
+    cuts = Cuts(undone)
     if wish.at is not None and not 0 <= wish.at < row.head.seq:
-        nearest = (await _history(store, row, Wish(who=wish.who))).end.seq - 1 if wish.at > 0 else 0
+        nearest = (await _history(store, row, Wish(who=wish.who), undone)).end.seq - 1 if wish.at > 0 else 0
         why = f"its log has the entries 0 to {row.head.seq - 1}"
         raise NotForkable(run=row.id, at=wish.at, why=why, nearest=nearest)
     async for entry in _entries(store, row):
@@ -122,8 +136,12 @@ class Cut:
 
 @dataclass(slots=True)
 class Cuts:
-    """Reads a log from its beginning and knows the last point behind which a fork can begin. Pure."""
+    """Reads a log from its beginning and knows the last point behind which a fork can begin. Pure.
 
+    `undone` are the operations that were compensated: no fork takes one of them for done.
+    """
+
+    undone: Mapping[str, str] = field(default_factory=dict)
     last: Cut | None = None
     why: dict[int, str] = field(default_factory=dict)
     """Of the last two entries, if no fork can begin behind them: why not."""
@@ -131,6 +149,7 @@ class Cuts:
     _cut: Cut | None = None
     _turns: tuple[int, int] | None = None
     _before: kinds.Fact | None = None
+    _spoilt: str = ""
 
     def behind(self, entry: Entry) -> None:
         """What is behind the last one: with that it is known whether a fork can begin there."""
@@ -148,7 +167,10 @@ class Cuts:
         step(self._fold, entry.seq, fact, entry.scope, entry.key, entry.payload)
         if isinstance(fact, kinds.Turn):
             self._turns = (self._turns[0] if self._turns else entry.seq, entry.seq)
-        if why := obstacle(self._fold):
+        operation = str(getattr(fact, "operation", ""))
+        if not self._spoilt and operation in self.undone:
+            self._spoilt = f"operation {operation} has been undone there, by {self.undone[operation]}"
+        if why := self._spoilt or obstacle(self._fold):
             self.why[entry.seq] = why
         else:
             first, last = self._turns or (None, None)

@@ -29,6 +29,8 @@ EVIDENCE = "evidence"
 RESOLUTION = "resolution"
 # Requests that a run ends or is paused.
 CONTROL = "control"
+# Only a wake-up: what stood in the way of a rollback may be settled.
+SETTLED_ELSEWHERE = "settled elsewhere"
 # Before the topic of a message for the agent's own code.
 MAIL = "mail:"
 
@@ -141,7 +143,7 @@ async def _moved(journal: Journal, message: Message, rows: dict[str, OperationRo
         # After its end a run takes no messages: the row is marked as read, which is the answer.
         arrived = kinds.Arrived(topic=message.topic.removeprefix(MAIL), sender_key=message.sender_key)
         return None if journal.row.ended else Item(arrived, payload=message.body)
-    if message.topic == APPROVAL:
+    if message.topic in (APPROVAL, SETTLED_ELSEWHERE):
         return None  # only a wake-up: what was decided is in its own row, and the call that waits for it looks there
     try:
         operation = str(json.loads(message.body)["operation"])

@@ -463,7 +463,7 @@ def record_of(call: Call, tenant: Tenant, run: RunId, epoch: int, at: int) -> Op
         not_before=sent.not_before, outcome=brief(call.payload) if sent.status == "succeeded" else None,
         error=f"{call.error.type}: {call.error.message}" if call.error and sent.status != "succeeded" else "",
         how=sent.how, notes=dict(sent.notes), duplicates=sent.duplicates, seq=call.seq, approval=sent.approval,
-        executed=sent.executed,
+        executed=sent.executed, compensates=OperationId(sent.compensates),
     )  # fmt: skip
 
 

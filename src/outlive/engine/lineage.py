@@ -114,7 +114,7 @@ def judge(found: Iterable[OperationRow], call: Place, shared: Mapping[RunId, int
     """How a call stands. `shared` says up to which entry the logs of other runs are the history of this one.
 
     The same call of another run counts first; then calls with the same arguments, as often as this run has not met
-    them yet. A key that another run has used for other arguments is not used again.
+    them yet. A key that another run has used for other arguments, or for what was compensated, is not used again.
     """
     rows = [row for row in found if row.id != call.id]
     alike = [row for row in rows if call.meets(row) and _acted(row)]
@@ -122,7 +122,7 @@ def judge(found: Iterable[OperationRow], call: Place, shared: Mapping[RunId, int
         row for row in alike if row.run != call.run and row.how != "reuse" and row.seq > shared.get(row.run, -1)
     ]  # fmt: skip
     mine = [row for row in alike if row.run == call.run]
-    free = call.own if any(row.key == call.key and row.digest != call.digest for row in rows) else call.key
+    free = call.own if any(row.key == call.key and _spoilt(row, call) for row in rows) else call.key
     same = next((row for row in theirs if row.key == call.key), None)
     if same is not None:
         return Standing(free, same)
@@ -133,7 +133,12 @@ def judge(found: Iterable[OperationRow], call: Place, shared: Mapping[RunId, int
 
 
 def _acted(row: OperationRow) -> bool:
-    return row.status in ACTED or row.duplicates > 0
+    return row.status in ACTED or (row.duplicates > 0 and row.status != "compensated")
+
+
+def _spoilt(row: OperationRow, call: Place) -> bool:
+    """Whether the other side would answer under its key with something else than what is asked for now."""
+    return row.digest != call.digest or row.status == "compensated"
 
 
 async def _shared(store: Store, row: RunRow) -> dict[RunId, int]:

@@ -50,6 +50,25 @@ class Facts:
     not_after: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Original:
+    """An operation that is being compensated, as its run has recorded it.
+
+    `arguments` are by parameter name, of the types that the tool declares; where they hold the value of a secret, they
+    are what is written in its place, under *scrubbed*. `outcome` is what the tool returned, None where nobody knows it.
+    `key` is the key that it was sent under, `notes` what it noted. `duplicates` is how often it has acted too often.
+    """
+
+    id: str
+    run_id: str
+    tool: str
+    key: str
+    arguments: dict[str, object]
+    outcome: object
+    notes: dict[str, str]
+    duplicates: int = 0
+
+
 class WindowOver(NotSent):
     """Nothing was sent: the authority to send, as it was when the intent was written, has run out."""
 
@@ -59,12 +78,12 @@ class Operation(Generic[D]):
 
     `key` is the idempotency key: stable over re-sends, unique per call; pass it to the other side. `not_after` is the
     last moment (milliseconds since 1970) at which a request of this attempt may be acted on; pass it where it is
-    honoured. `arguments` are those of the call, by parameter name.
+    honoured. `arguments` are those of the call, by parameter name; one that compensates has none, but an `original`.
     """
 
     def __init__(
         self, attempt: Attempt, tool: ToolSpec, deps: D, facts: Facts, *, send_until: float | None = None,
-        connection: Connection | None = None, scope: Scope | None = None,
+        connection: Connection | None = None, scope: Scope | None = None, original: Original | None = None,
     ) -> None:  # fmt: skip
         self.id, self.key, self.attempt, self.arguments = facts.id, facts.key, facts.number, facts.arguments
         self.deps = deps
@@ -73,7 +92,7 @@ class Operation(Generic[D]):
         self.not_after = facts.not_after
         self.log = logging.LoggerAdapter(log, {"run": self.run_id, "operation": facts.id})
         self._seam, self._tool, self._connection, self._scope = attempt, tool, connection, scope
-        self._send_until = send_until
+        self._send_until, self._original = send_until, original
         # For threads that know nothing of the context in which they were made.
         self._stream = streaming.current.get()
         self.begun = self.sent_late = self._ended = False
@@ -118,6 +137,15 @@ class Operation(Generic[D]):
         if self._connection is None:
             raise Refused(what=f"op.connection in {self._tool.name}", why="declare effect='transactional'")
         return self._connection
+
+    @property
+    def original(self) -> Original:
+        """The operation to undo, for what was declared with `compensate=`."""
+        if self._original is None:
+            raise Refused(
+                what=f"op.original in {self._tool.name}", why="only what compensates another operation has it"
+            )
+        return self._original
 
     def close(self) -> None:
         """The body has ended: a task or thread that it left behind sends and notes nothing any more."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Generic, ParamSpec, TypeVar, cast, overload
+from typing import Generic, NoReturn, ParamSpec, TypeVar, cast, overload
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel
 from typing_extensions import TypeVar as DefaultTypeVar
 
-from outlive.engine import waits
+from outlive.engine import undoing, waits
 from outlive.engine.attempt import Attempt
 from outlive.engine.branches import Branches, Start, close_unused, numbered, unique
 from outlive.engine.callables import caller_line, check_name, run_callable
@@ -28,6 +29,7 @@ from outlive.engine.scope import current
 from outlive.engine.send import Policy, Send, shielded
 from outlive.engine.transact import Transact
 from outlive.engine.turns import Turns
+from outlive.engine.undoing import check_reason
 from outlive.log import kinds
 from outlive.log.canonical import canonical
 from outlive.log.codec import codec_of
@@ -410,6 +412,19 @@ class Run(Generic[D]):
                 scope.executing = False
                 attempt.streamed.came(key)
                 await attempt.recorded(scope)
+
+    async def rollback(self, reason: str, /) -> NoReturn:
+        """Fail here, and have all that the run has done undone: by a run of its own, newest first, as `compensate=` of
+        each tool says. It begins when this one has ended, for the `reason` that it has failed for.
+        """
+        line, attempt = caller_line(), self._attempt
+        check_reason("run.rollback", reason)
+        shown = show("rollback", json.dumps({"reason": reason}))
+        asked = Asked("rollback", attempt.digest(canonical(reason)), attempt.kit.scrubber.scrub(shown), line)
+        with attempt.entering(asked.shown, line) as scope:
+            key, call = attempt.consume(scope, "rollback", asked.name, asked.digest, asked.shown, line)
+            await undoing.from_inside(attempt, scope, key, asked, reason, call)
+        raise Unwind("rollback")
 
     def stream(self, name: str, text: str) -> None:
         """Let whoever follows the run see text at once, on its way to the next `run.emit(name, …)` of this scope.

@@ -74,6 +74,7 @@ class Send:
         self.attempt, self.scope, self.tool, self.policy = attempt, scope, tool, policy
         self.asked, self.key, self.arguments = asked, key, arguments
         self._met: OperationRow | None = None
+        self.compensates = ""
         self.consent = Consent(self, policy.approval)
 
     async def run(self, call: Call | None) -> Call:
@@ -97,7 +98,7 @@ class Send:
                 why = "no approval covers it any more" if self.consent.stale() else "the other side dedupes no longer"
                 await self.record(self.doubt(call, sent, f"its worker was lost, and {why}", lost=True))
             elif sent.status in ("absent", "retrying") and sent.spent >= self.policy.retry.attempts:
-                await self._give_up(call, sent)
+                await self.give_up(call, sent)
             else:
                 if sent.status == "retrying":
                     await self.attempt.wait_until(self.scope, call.retry_at, f"retry of {self.asked.shown}")
@@ -316,7 +317,7 @@ class Send:
             attempt=(call.attempt if call is not None else 0) + 1, send_by=now + int(window_s * 1000),
             first_sent_at=sent.first_sent_at if sent is not None and sent.key == key else now,
             timeout_ms=int(self.policy.timeout.total_seconds() * 1000),
-            settle_ms=int(self.tool.policy.settle_after.total_seconds() * 1000),
+            settle_ms=int(self.tool.policy.settle_after.total_seconds() * 1000), compensates=self.compensates,
         )  # fmt: skip
         item = Item(fact, self.scope.name, self.key, self.text() if first or edited else None)
         if use is None:
@@ -382,7 +383,8 @@ class Send:
             operation=sent.id, attempt=call.attempt, why=why, not_before=not_before, again_at=again_at, lost=lost,
         )  # fmt: skip
 
-    async def _give_up(self, call: Call, sent: Sent) -> None:
+    async def give_up(self, call: Call, sent: Sent) -> None:
+        """It is known not to have acted, and its retries are spent."""
         error = call.error or kinds.ErrorRecord(
             type="DidNotHappen", message="it did not happen, and its retries are spent"
         )

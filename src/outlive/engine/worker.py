@@ -23,6 +23,7 @@ from outlive.engine.control import Control
 from outlive.engine.definition import AgentSpec
 from outlive.engine.drive import Drive, Harness, Verdict
 from outlive.engine.losses import Losses
+from outlive.engine.rollback import RollbackSpec
 from outlive.engine.waking import Waking
 from outlive.engine.watch import Watch
 from outlive.model.clock import Clock
@@ -258,6 +259,8 @@ class Worker:
 
     def _begin(self, claimed: Claimed, asked_at: float) -> None:
         agent = self.agents[claimed.row.agent]
+        if claimed.row.rolls_back is not None:
+            agent = RollbackSpec(agent)
         drive = Drive(
             self.kit, self._keeper, self.owner, self._harness, agent, claimed, asked_at, self.pace.max_lapses
         )  # fmt: skip

@@ -19,7 +19,7 @@ from outlive.model.operation import IN_DOUBT, SETTLED, Effect, OperationStatus
 
 _SHOWN = 20
 
-CallKind = Literal["step", "operation", "value", "branches", "turn", "emit", "wait"]
+CallKind = Literal["step", "operation", "value", "branches", "turn", "emit", "wait", "rollback"]
 
 
 @dataclass(slots=True)
@@ -51,6 +51,8 @@ class Sent:
     """The operation of another run because of which it was held."""
     again: bool = False
     """A person has decided that it is done once more, although another run of the same origin has done it."""
+    compensates: str = ""
+    """The operation of another run that this one undoes."""
 
 
 @dataclass(slots=True)
@@ -279,7 +281,7 @@ def _call(state: Fold, seq: int, fact: kinds.Call, scope: str, key: str, payload
             call.asked = asked(fact)
         case kinds.Opened():
             call.branches, call.done = tuple(fact.branches), True
-        case kinds.Value() | kinds.Emitted():
+        case kinds.Value() | kinds.Emitted() | kinds.RollingBack():
             call.done, call.payload = True, payload
         case kinds.Waiting():
             call.until = fact.until
@@ -352,7 +354,7 @@ def _woken(state: Fold, seq: int, call: Call, fact: kinds.Woken) -> None:
 _CALLS: dict[type[kinds.Call], CallKind] = {
     kinds.Intent: "operation", kinds.Done: "operation", kinds.Opened: "branches", kinds.Value: "value",
     kinds.Proposed: "operation", kinds.Held: "operation", kinds.Emitted: "emit", kinds.Waiting: "wait",
-    kinds.Woken: "wait",
+    kinds.Woken: "wait", kinds.RollingBack: "rollback",
 }  # fmt: skip
 
 
@@ -376,7 +378,7 @@ def _intent(state: Fold, seq: int, call: Call, fact: kinds.Intent | kinds.Held, 
     if call.sent is None:
         call.sent = Sent(
             fact.operation, fact.effect, fact.idempotency_key, payload or "{}", fact.first_sent_at, fact.send_by,
-            fact.timeout_ms, fact.settle_ms,
+            fact.timeout_ms, fact.settle_ms, compensates=fact.compensates,
         )  # fmt: skip
         state.operations[fact.operation] = call
     elif call.attempt == 0:
@@ -398,6 +400,8 @@ def _stood(state: Fold, seq: int, fact: kinds.Retried | kinds.EntriesLost) -> No
         for call in state.operations.values():
             if call.sent is not None:
                 call.sent.lookups, call.sent.again_at = 0, 0
+                # What undoes something has no other outcome than that: it is tried as often as a person asks for it.
+                call.sent.spent = 0 if call.sent.compensates else call.sent.spent
         return
     state.lost = f"the database has lost entries {fact.first}-{fact.last}: {'; '.join(fact.entries[:_SHOWN])}"
     for one in fact.operations:
@@ -408,7 +412,7 @@ def _stood(state: Fold, seq: int, fact: kinds.Retried | kinds.EntriesLost) -> No
 def _orphan(one: kinds.LostOperation, seq: int) -> Call:
     sent = Sent(
         one.operation, one.effect, one.idempotency_key, one.arguments, one.first_sent_at, one.send_by, one.timeout_ms,
-        one.settle_ms, one.status, not_before=one.not_before, how=one.how, lost=True,
+        one.settle_ms, one.status, not_before=one.not_before, how=one.how, lost=True, compensates=one.compensates,
     )  # fmt: skip
     call = Call("operation", one.scope, one.key, one.name, one.digest, one.shown, seq, attempt=one.attempt, sent=sent)
     if one.status in SETTLED:
@@ -425,6 +429,7 @@ def lost_operation(call: Call) -> kinds.LostOperation:
         shown=call.shown, idempotency_key=sent.key, arguments=sent.arguments, attempt=call.attempt,
         first_sent_at=sent.first_sent_at, send_by=sent.send_by, timeout_ms=sent.timeout_ms, settle_ms=sent.settle_ms,
         not_before=sent.not_before, status=sent.status, how=sent.how, payload=call.payload, error=call.error,
+        compensates=sent.compensates,
     )  # fmt: skip
 
 

@@ -69,11 +69,12 @@ class LostOperation:
     how: str = ""
     payload: str | None = None
     error: ErrorRecord | None = None
+    compensates: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Started(Fact):
-    """The first entry. Payload: the input."""
+    """The first entry. Payload: the input. `rolls_back` is the run whose operations a rollback undoes."""
 
     KIND: ClassVar[str] = "started"
     agent: str
@@ -84,6 +85,7 @@ class Started(Fact):
     identity: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
     pin: bool = False
+    rolls_back: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +134,8 @@ class Intent(Call):
     """An operation may be sent from here until `send_by`. Payload (first attempt): the arguments, readable.
 
     `approval` is the one that this commit has used, `executed` the digest of the arguments that it allows. Where that
-    is another one than before, the key is too, and the payload says them again.
+    is another one than before, the key is too, and the payload says them again. `compensates` is the operation of
+    another run that this one undoes.
     """
 
     KIND: ClassVar[str] = "intent"
@@ -146,6 +149,7 @@ class Intent(Call):
     settle_ms: int = 60_000
     approval: str = ""
     executed: str = ""
+    compensates: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,6 +311,13 @@ class Turn(Call):
     KIND: ClassVar[str] = "turn"
     number: int
     lost: list[LostOperation] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RollingBack(Call):
+    """`run.rollback`: the run fails here, and another one undoes what it has done. Payload: its id, and the reason."""
+
+    KIND: ClassVar[str] = "rolling back"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -569,7 +580,7 @@ _ALL: tuple[type[Fact], ...] = (
     Resolved,
     Evidence, Value, Opened, Joined, ScopeCancelled, Turn, Emitted, Arrived, Waiting, Woken, Suspended, Blocked,
     Released, Retried, Adopted, EntriesLost, Forked, Held, MetAgain, Cancelling, TooLate, Paused, Resumed, Ended,
-    Proposed, Decided, Reminded,
+    Proposed, Decided, Reminded, RollingBack,
 )  # fmt: skip
 KINDS: dict[str, type[Fact]] = {fact.KIND: fact for fact in _ALL}
 

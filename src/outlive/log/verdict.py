@@ -31,6 +31,6 @@ def verdict(
         return "no news"
     if status in ("absent", "retrying", "held") and same:
         return "settles"
-    if status == "succeeded" and (same or payload == outcome):
+    if status in ("succeeded", "compensated") and (same or payload == outcome):
         return "confirms"
     return "duplicate"

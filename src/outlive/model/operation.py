@@ -15,12 +15,13 @@ Effect = Literal["read", "idempotent", "external", "transactional"]
 # pending = may have been sent; retrying = known not to have acted, will be sent again; absent = found not to have
 # happened; raised = the tool answered with an exception that it declares.
 # held = not sent, because another run of the same origin has done the same; a person decides.
+# compensated = it succeeded, and a run that rolls its run back has undone it. No log of its own run says so.
 OperationStatus = Literal[
-    "pending", "retrying", "unknown", "absent", "held", "succeeded", "raised", "failed", "abandoned"
+    "pending", "retrying", "unknown", "absent", "held", "succeeded", "raised", "failed", "abandoned", "compensated"
 ]  # fmt: skip
 
 IN_DOUBT: frozenset[OperationStatus] = frozenset(("pending", "unknown"))
-SETTLED: frozenset[OperationStatus] = frozenset(("succeeded", "raised", "failed", "abandoned"))
+SETTLED: frozenset[OperationStatus] = frozenset(("succeeded", "raised", "failed", "abandoned", "compensated"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class OperationRow:
     `arguments` is the readable form (scrubbed), `outcome` the JSON text of a result. Times are database milliseconds.
     `digest` is that of the arguments which the code asked for. `approval` is the one that was used, `executed` the
     digest of the arguments that it allowed; both are empty where none was needed.
+    `compensates` is the operation of another run that this one undoes, `compensated_by` the one that has undone it.
     `seq` is the entry from which on it may have been sent: what tells the operations before a fork from those after it.
     """
 
@@ -56,6 +58,8 @@ class OperationRow:
     approval: str = ""
     executed: str = ""
     seq: int = 0
+    compensates: OperationId = OperationId("")
+    compensated_by: OperationId = OperationId("")
 
 
 class Happened(Generic[R_co]):

@@ -25,8 +25,9 @@ ENDED: frozenset[Status] = frozenset(("succeeded", "failed", "cancelled", "expir
 
 # Why a run is blocked. Each names what a person (or a new version of the code) has to do.
 Block = Literal[
-    "operation in doubt", "duplicate effect", "diverged", "poison", "undecodable", "entries lost", "done elsewhere"
-]
+    "operation in doubt", "duplicate effect", "diverged", "poison", "undecodable", "entries lost", "done elsewhere",
+    "compensation failed",
+]  # fmt: skip
 
 # The reason of a run that is being cancelled and that nobody drives: it is ready, or waits in its clean-up.
 CANCELLING = "cancelling"
@@ -117,6 +118,8 @@ class RunRow:
     fork_seq: int | None = None
     forked: bool = False
     repeat_effects: bool = False
+    rolls_back: RunId | None = None
+    """The run whose operations it undoes, if it is a rollback."""
 
     @property
     def ended(self) -> bool:
@@ -145,6 +148,7 @@ class NewRun:
     identity: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
     pin: bool = False
+    rolls_back: RunId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +171,9 @@ def refusal_to_fork(run: RunId, row: RunRow | None) -> UnknownRun | WrongState |
     """Why a run cannot be forked, from its row: it must not do anything meanwhile. None where it can be."""
     if row is None:
         return UnknownRun(run=run)
+    if row.rolls_back is not None:
+        wanted = f"a rollback cannot be forked; it undoes run {row.rolls_back}, which can be rolled back again"
+        return WrongState(run=run, status=row.status, wanted=wanted)
     running = row.status == "running"
     if row.ended or (row.paused_at is not None and not running):
         return None

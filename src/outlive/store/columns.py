@@ -71,6 +71,7 @@ def run_row(row: Row) -> RunRow:
         fork_seq=row["fork_seq"],
         forked=bool(row["forked"]),
         repeat_effects=bool(row["repeat_effects"]),
+        rolls_back=RunId(row["rolls_back"]) if row["rolls_back"] is not None else None,
     )
 
 
@@ -110,6 +111,8 @@ def operation_row(row: Row) -> OperationRow:
         seq=row["seq"],
         approval=row["approval"],
         executed=row["executed"],
+        compensates=OperationId(row["compensates"]),
+        compensated_by=OperationId(row["compensated_by"]),
     )
 
 
@@ -137,6 +140,7 @@ def operation_parameters(row: OperationRow) -> Parameters:
         "seq": row.seq,
         "approval": row.approval,
         "executed": row.executed,
+        "compensates": row.compensates,
     }
 
 
@@ -334,6 +338,7 @@ def started(run: NewRun, at: int) -> Draft:
         identity=run.identity,
         labels=run.labels,
         pin=run.pin,
+        rolls_back=run.rolls_back or "",
     )
     return draft(fact, at=at, payload=run.input)
 
@@ -356,6 +361,7 @@ def run_parameters(run: NewRun, head: Head) -> Parameters:
         "identity": run.identity,
         "labels": to_json(run.labels),
         "pin": run.version if run.pin else None,
+        "rolls_back": run.rolls_back,
     }
 
 

@@ -62,7 +62,9 @@ class Append:
     these entries move into the log. `forgive` drops the run's divergences and lapses (a person asked to try again).
     `notices` are stored as notifications, each of the entry at its place among `drafts`. `asks` are approvals that are
     asked for with these entries. `use` is an approval that they depend on: unless it is given and good at this moment,
-    nothing is stored. An append that ends the run withdraws what approvals it has open.
+    nothing is stored. An append that ends the run withdraws what approvals it has open. `operations` replace the
+    records of this run, but for what says that one was compensated; `compensations` change those of the run that this
+    one rolls back.
     """
 
     authority: Authority
@@ -78,6 +80,11 @@ class Append:
     notices: tuple[Notice, ...] = ()
     asks: tuple[ApprovalRow, ...] = ()
     use: Use | None = None
+
+    @property
+    def compensations(self) -> tuple[OperationRow, ...]:
+        """Records that say that an operation of another run is undone: that one is *compensated* in the same commit."""
+        return tuple(row for row in self.operations if row.compensates and row.status == "succeeded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,6 +455,10 @@ class Records(Protocol):
 
         It sees what was committed before it was asked.
         """
+        ...
+
+    async def rollbacks(self, tenant: Tenant, run: RunId) -> list[RunRow]:
+        """The runs that roll this one back, ended ones too, in the order in which they were started."""
         ...
 
     async def post(self, message: Message, *, now: int | None = None) -> bool:

@@ -352,6 +352,10 @@ class FaultyStore:
         """See the port."""
         return await self._call("alike", lambda: self._store.alike(tenant, origin, tool=tool, digest=digest, key=key))
 
+    async def rollbacks(self, tenant: Tenant, run: RunId) -> list[RunRow]:
+        """See the port."""
+        return await self._call("rollbacks", lambda: self._store.rollbacks(tenant, run))
+
     async def post(self, message: Message, *, now: int | None = None) -> bool:
         """See the port."""
         return await self._call("post", lambda: self._store.post(message, now=now))

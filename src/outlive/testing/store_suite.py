@@ -17,6 +17,7 @@ from outlive.testing import (
     store_cases_log,
     store_cases_queue,
     store_cases_records,
+    store_cases_rollback,
     store_cases_streaming,
     store_cases_telling,
     store_cases_versions,
@@ -37,6 +38,7 @@ _MODULES = (
     store_cases_streaming,
     store_cases_keeping,
     store_cases_bundles,
+    store_cases_rollback,
 )
 
 CASES: tuple[Case, ...] = tuple(case for module in _MODULES for case in module.CASES)

@@ -51,6 +51,7 @@ _PARTS = {
     "add_blob": "blobs",
     "add_entry": "entries",
     "put_operation": "operations",
+    "compensate": "compensations",
     "take_message": "messages",
     "forgive": "forgiven",
     "put_divergence": "divergences",
@@ -94,6 +95,7 @@ def prepare(secret: bytes, append: Append, now: int | None) -> Prepared:
     others: dict[str, list[Parameters]] = {
         # The last record of an operation counts: one statement cannot write a row twice.
         "put_operation": list({one.id: operation_parameters(one) for one in append.operations}.values()),
+        "compensate": [{"id": one.id, "compensates": one.compensates} for one in append.compensations],
         "take_message": [{"id": number} for number in append.taken],
         "forgive": [{"spared": append.divergence.code if append.divergence else None}] if append.forgive else [],
         "put_divergence": [{"code": append.divergence.code, "report": append.divergence.report}]

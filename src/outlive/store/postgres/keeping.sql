@@ -81,6 +81,10 @@ select
                                 relative.tenant = kin.tenant and relative.rolls_back = kin.id
                                 and relative.rolls_back is not null and relative.ended_at is null
                         ) then 'a run that goes on'
+                        when exists (
+                            select 1 from {schema}.run as target
+                            where target.tenant = kin.tenant and target.id = kin.rolls_back
+                        ) then 'the run that it has rolled back'
                         else ''
                     end as why
                 from (

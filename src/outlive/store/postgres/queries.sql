@@ -29,12 +29,12 @@ returning {durably};
 with accepted as (
     insert into {schema}.run (
         tenant, id, agent, version, status, epoch, next_seq, head, created_at, updated_at, input_digest, origin, queue,
-        priority, ready_at, deadline_at, principal, purpose, identity, root, labels, pin
+        priority, ready_at, deadline_at, principal, purpose, identity, root, labels, pin, rolls_back
     )
     select
         %(tenant)s, %(run)s, %(agent)s, %(version)s, 'ready', 0, %(next_seq)s, %(head)s, at, at, %(input_digest)s,
         %(run)s, %(queue)s, %(priority)s, at, at + %(deadline_ms)s::bigint, %(principal)s, %(purpose)s,
-        %(identity)s, %(run)s, %(labels)s, %(pin)s
+        %(identity)s, %(run)s, %(labels)s, %(pin)s, %(rolls_back)s
     from (select {moment} as at) as moment
     on conflict do nothing
     returning *, id as run, 1::bigint as place, created_at as at, 0::bigint as seq, {durably}
@@ -86,6 +86,12 @@ join {schema}.entry
 -- name: find_run
 -- One row of a run.
 select * from {schema}.run where tenant = %(tenant)s and id = %(run)s;
+
+-- name: find_rollbacks
+-- The runs that roll one back, in the order in which they were started.
+select * from {schema}.run
+where tenant = %(tenant)s and rolls_back = %(run)s and rolls_back is not null
+order by created_at, id;
 
 -- name: find_runs
 -- Newest first; an empty parameter matches everything, and so do labels that cannot be read. Differs: those that are no
@@ -238,20 +244,21 @@ where
     and inbox.taken_seq is null;
 
 -- name: put_operation
--- The record of an operation follows the entry of the same commit.
+-- The record of an operation follows the entry of the same commit. One that was compensated stays so.
 insert into {schema}.operation as operation (
     tenant, run_id, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at, updated_at,
-    not_before, outcome, error, how, notes, duplicates, seq, approval, executed
+    not_before, outcome, error, how, notes, duplicates, seq, approval, executed, compensates
 )
 select
     accepted.tenant, accepted.run, given.id, given.call, given.tool, given.effect, given.key, given.digest,
     given.arguments, given.status, given.attempt, given.epoch, given.first_sent_at, given.updated_at, given.not_before,
     given.outcome, given.error, given.how, given.notes, given.duplicates, given.seq, given.approval,
-    given.executed
+    given.executed, given.compensates
 from json_to_recordset(%(operations)s::json) as given (
     place bigint, number bigint, id text, call text, tool text, effect text, key text, digest text, arguments text,
     status text, attempt bigint, epoch bigint, first_sent_at bigint, updated_at bigint, not_before bigint,
-    outcome text, error text, how text, notes text, duplicates bigint, seq bigint, approval text, executed text
+    outcome text, error text, how text, notes text, duplicates bigint, seq bigint, approval text, executed text,
+    compensates text
 )
 join accepted on accepted.place = given.place
 order by accepted.tenant, accepted.run, given.number
@@ -262,7 +269,7 @@ on conflict (tenant, id) do update set
     key = excluded.key,
     digest = excluded.digest,
     arguments = excluded.arguments,
-    status = excluded.status,
+    status = case when operation.compensated_by = '' then excluded.status else operation.status end,
     attempt = excluded.attempt,
     epoch = excluded.epoch,
     first_sent_at = excluded.first_sent_at,
@@ -275,8 +282,19 @@ on conflict (tenant, id) do update set
     duplicates = excluded.duplicates,
     seq = excluded.seq,
     approval = excluded.approval,
-    executed = excluded.executed
+    executed = excluded.executed,
+    compensates = excluded.compensates
 where operation.run_id = excluded.run_id;
+
+-- name: compensate
+-- An operation of the run that this one rolls back: another run has undone it. The first one to do so stays.
+update {schema}.operation set status = 'compensated', compensated_by = given.id, updated_at = accepted.at
+from json_to_recordset(%(compensations)s::json) as given (place bigint, id text, compensates text)
+join accepted on accepted.place = given.place
+join {schema}.run as undoing on undoing.tenant = accepted.tenant and undoing.id = accepted.run
+where
+    operation.tenant = accepted.tenant and operation.id = given.compensates and operation.compensated_by = ''
+    and operation.run_id = undoing.rolls_back;
 
 -- name: find_operation
 -- One operation by its full id.

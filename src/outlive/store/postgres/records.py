@@ -70,6 +70,10 @@ class PostgresRecords(Base):
         }  # fmt: skip
         return [columns.operation_row(row) for row in await self._read(self._sql["find_alike"], parameters)]
 
+    async def rollbacks(self, tenant: Tenant, run: RunId) -> list[RunRow]:
+        found = await self._read(self._sql["find_rollbacks"], {"tenant": tenant, "run": run})
+        return [columns.run_row(row) for row in found]
+
     async def post(self, message: Message, *, now: int | None = None) -> bool:
         parameters: columns.Parameters = {
             "tenant": message.tenant,

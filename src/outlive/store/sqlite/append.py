@@ -32,6 +32,7 @@ class Prepared:
     entries: list[tuple[object, ...]]
     blobs: list[Parameters]
     operations: list[Parameters]
+    compensations: list[Parameters]
     messages: list[Parameters]
     divergence: Parameters | None
     forgive: bool
@@ -71,6 +72,7 @@ def prepare(secret: bytes, append: Append) -> Prepared:
         entries=[entry_parameters(authority.tenant, authority.run, entry) for entry in sealed.entries],
         blobs=blobs,
         operations=operations,
+        compensations=[{**run, "id": row.id, "compensates": row.compensates} for row in append.compensations],
         messages=[{**run, "id": number, "seq": append.head.seq} for number in append.taken],
         divergence=divergence,
         forgive=append.forgive,
@@ -114,8 +116,7 @@ def execute(database: sqlite3.Connection, prepared: Prepared, now: int) -> Head:
         database.execute(QUERIES["add_blob"], {**blob, "now": now})
     for entry in prepared.entries:
         database.execute(QUERIES["add_entry"], entry)
-    for operation in prepared.operations:
-        database.execute(QUERIES["put_operation"], operation)
+    _record(database, prepared, now)
     for message in prepared.messages:
         database.execute(QUERIES["take_message"], message)
     if prepared.forgive:
@@ -129,6 +130,13 @@ def execute(database: sqlite3.Connection, prepared: Prepared, now: int) -> Head:
     if prepared.update.get("ended"):
         database.execute(QUERIES["withdraw_approvals"], {**prepared.update, "now": now})
     return prepared.head
+
+
+def _record(database: sqlite3.Connection, prepared: Prepared, now: int) -> None:
+    for operation in prepared.operations:
+        database.execute(QUERIES["put_operation"], operation)
+    for compensation in prepared.compensations:
+        database.execute(QUERIES["compensate"], {**compensation, "now": now})
 
 
 def _refusal(database: sqlite3.Connection, prepared: Prepared) -> ApprovalRefused | LeaseLost | WrongState:

@@ -27,7 +27,8 @@ limit :limit;
 -- In the order of their first intent.
 select
     position as place, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at,
-    updated_at, not_before, outcome, error, how, notes, duplicates, seq, approval, executed, data_class, key_id
+    updated_at, not_before, outcome, error, how, notes, duplicates, seq, approval, executed, compensates,
+    compensated_by, data_class, key_id
 from operation
 where tenant = :tenant and run_id = :run and position > :after
 order by position
@@ -87,12 +88,13 @@ values (
 -- Its place among those of the run is kept, its number is new.
 insert into operation (
     tenant, run_id, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at,
-    updated_at, not_before, outcome, error, how, notes, duplicates, seq, approval, executed, data_class, key_id
+    updated_at, not_before, outcome, error, how, notes, duplicates, seq, approval, executed, compensates,
+    compensated_by, data_class, key_id
 )
 values (
     :tenant, :run, :id, :call, :tool, :effect, :key, :digest, :arguments, :status, :attempt, :epoch, :first_sent_at,
     :updated_at, :not_before, :outcome, :error, :how, :notes, :duplicates, :seq, :approval, :executed,
-    :data_class, :key_id
+    :compensates, :compensated_by, :data_class, :key_id
 );
 
 -- name: put_message

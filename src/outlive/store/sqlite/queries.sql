@@ -17,11 +17,11 @@ insert into tenant (id, key, created_at) values (:tenant, :key, :now) on conflic
 -- A second start of the same id changes nothing.
 insert into run (
     tenant, id, agent, version, status, epoch, next_seq, head, created_at, updated_at, input_digest, origin, queue,
-    priority, ready_at, deadline_at, principal, purpose, identity, root, labels, pin
+    priority, ready_at, deadline_at, principal, purpose, identity, root, labels, pin, rolls_back
 )
 values (
     :tenant, :run, :agent, :version, 'ready', 0, :next_seq, :head, :now, :now, :input_digest, :run, :queue,
-    :priority, :now, :now + :deadline_ms, :principal, :purpose, :identity, :run, :labels, :pin
+    :priority, :now, :now + :deadline_ms, :principal, :purpose, :identity, :run, :labels, :pin, :rolls_back
 )
 on conflict do nothing;
 
@@ -60,6 +60,10 @@ where tenant = :tenant and run_id = :parent and seq <= :fork_seq;
 -- name: find_run
 -- One row of a run.
 select * from run where tenant = :tenant and id = :run;
+
+-- name: find_rollbacks
+-- The runs that roll one back, in the order in which they were started.
+select * from run where tenant = :tenant and rolls_back = :run and rolls_back is not null order by created_at, id;
 
 -- name: find_runs
 -- Newest first; an empty parameter matches everything, and so do labels that cannot be read.
@@ -148,15 +152,15 @@ update inbox set taken_seq = :seq
 where id = :id and tenant = :tenant and run_id = :run and taken_seq is null;
 
 -- name: put_operation
--- The record of an operation follows the entry of the same commit.
+-- The record of an operation follows the entry of the same commit. One that was compensated stays so.
 insert into operation (
     tenant, run_id, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at, updated_at,
-    not_before, outcome, error, how, notes, duplicates, seq, approval, executed
+    not_before, outcome, error, how, notes, duplicates, seq, approval, executed, compensates
 )
 values (
     :tenant, :run, :id, :call, :tool, :effect, :key, :digest, :arguments, :status, :attempt, :epoch, :first_sent_at,
     :updated_at, :not_before, :outcome, :error, :how, :notes, :duplicates, :seq, :approval,
-    :executed
+    :executed, :compensates
 )
 on conflict (tenant, id) do update set
     call = excluded.call,
@@ -165,7 +169,7 @@ on conflict (tenant, id) do update set
     key = excluded.key,
     digest = excluded.digest,
     arguments = excluded.arguments,
-    status = excluded.status,
+    status = case when operation.compensated_by = '' then excluded.status else operation.status end,
     attempt = excluded.attempt,
     epoch = excluded.epoch,
     first_sent_at = excluded.first_sent_at,
@@ -178,8 +182,16 @@ on conflict (tenant, id) do update set
     duplicates = excluded.duplicates,
     seq = excluded.seq,
     approval = excluded.approval,
-    executed = excluded.executed
+    executed = excluded.executed,
+    compensates = excluded.compensates
 where operation.run_id = excluded.run_id;
+
+-- name: compensate
+-- An operation of the run that this one rolls back: another run has undone it. The first one to do so stays.
+update operation set status = 'compensated', compensated_by = :id, updated_at = :now
+where
+    tenant = :tenant and id = :compensates and compensated_by = ''
+    and run_id = (select rolls_back from run where tenant = :tenant and id = :run);
 
 -- name: find_operation
 -- One operation by its full id.

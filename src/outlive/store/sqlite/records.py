@@ -61,6 +61,14 @@ class SQLiteRecords(Base):
             lambda database: [columns.operation_row(row) for row in database.execute(QUERIES["find_alike"], parameters)]
         )
 
+    async def rollbacks(self, tenant: Tenant, run: RunId) -> list[RunRow]:
+        parameters: columns.Parameters = {"tenant": tenant, "run": run}
+        return await self._read(
+            lambda database: [
+                rows.run_row(row) for row in rows.of_runs(database, QUERIES["find_rollbacks"], parameters)
+            ]
+        )
+
     async def post(self, message: Message, *, now: int | None = None) -> bool:
         parameters: columns.Parameters = {
             "tenant": message.tenant,

@@ -163,6 +163,8 @@ CREATE TABLE operation (
     seq integer not null default 0,
     approval text not null default '',
     executed text not null default '',
+    compensates text not null default '',
+    compensated_by text not null default '',
     data_class text not null default '',
     key_id text not null default '',
     unique (tenant, id)
@@ -303,7 +305,7 @@ CREATE INDEX run_parent on run (tenant, parent) where parent is not null;
 
 CREATE INDEX run_ready on run (queue, agent, priority desc, ready_at) where status = 'ready' and paused_at is null;
 
-CREATE INDEX run_rolling_back on run (tenant, rolls_back) where rolls_back is not null and ended_at is null;
+CREATE INDEX run_rolls_back on run (tenant, rolls_back) where rolls_back is not null;
 
 CREATE INDEX run_running on run (tenant, id) where status = 'running';
 
@@ -325,7 +327,9 @@ select
     operation.how,
     operation.key as idempotency_key,
     strftime('%Y-%m-%dT%H:%M:%SZ', operation.first_sent_at / 1000, 'unixepoch') as first_sent,
-    strftime('%Y-%m-%dT%H:%M:%SZ', operation.updated_at / 1000, 'unixepoch') as updated
+    strftime('%Y-%m-%dT%H:%M:%SZ', operation.updated_at / 1000, 'unixepoch') as updated,
+    nullif(operation.compensates, '') as compensates,
+    nullif(operation.compensated_by, '') as compensated_by
 from operation;
 
 CREATE VIEW what_is_it_waiting_for as

@@ -82,7 +82,7 @@ create index run_identity on {schema}.run (tenant, identity) where identity is n
 create index run_ended on {schema}.run (status, ended_at, tenant, id) where ended_at is not null;
 create index run_kin on {schema}.run (tenant, root) where parent is not null and ended_at is null;
 create index run_origin on {schema}.run (tenant, origin) where origin <> id;
-create index run_rolling_back on {schema}.run (tenant, rolls_back) where rolls_back is not null and ended_at is null;
+create index run_rolls_back on {schema}.run (tenant, rolls_back) where rolls_back is not null;
 
 create table {schema}.entry (
     tenant text collate "C" not null,
@@ -140,6 +140,8 @@ create table {schema}.operation (
     seq bigint not null default 0,
     approval text not null default '',
     executed text not null default '',
+    compensates text not null default '',
+    compensated_by text not null default '',
     data_class text not null default '',
     key_id text not null default '',
     primary key (tenant, id)
@@ -336,7 +338,9 @@ select
     operation.how,
     operation.key as idempotency_key,
     to_char(to_timestamp(operation.first_sent_at / 1000) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as first_sent,
-    to_char(to_timestamp(operation.updated_at / 1000) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as updated
+    to_char(to_timestamp(operation.updated_at / 1000) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as updated,
+    nullif(operation.compensates, '') as compensates,
+    nullif(operation.compensated_by, '') as compensated_by
 from {schema}.operation;
 
 create view {schema}.what_is_it_waiting_for as

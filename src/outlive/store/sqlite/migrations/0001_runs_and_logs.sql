@@ -83,7 +83,7 @@ create index run_identity on run (tenant, identity) where identity is not null;
 create index run_ended on run (status, ended_at, tenant, id) where ended_at is not null;
 create index run_kin on run (tenant, root) where parent is not null and ended_at is null;
 create index run_origin on run (tenant, origin) where origin <> id;
-create index run_rolling_back on run (tenant, rolls_back) where rolls_back is not null and ended_at is null;
+create index run_rolls_back on run (tenant, rolls_back) where rolls_back is not null;
 
 create table entry (
     tenant text not null,
@@ -141,6 +141,8 @@ create table operation (
     seq integer not null default 0,
     approval text not null default '',
     executed text not null default '',
+    compensates text not null default '',
+    compensated_by text not null default '',
     data_class text not null default '',
     key_id text not null default '',
     unique (tenant, id)
@@ -334,7 +336,9 @@ select
     operation.how,
     operation.key as idempotency_key,
     strftime('%Y-%m-%dT%H:%M:%SZ', operation.first_sent_at / 1000, 'unixepoch') as first_sent,
-    strftime('%Y-%m-%dT%H:%M:%SZ', operation.updated_at / 1000, 'unixepoch') as updated
+    strftime('%Y-%m-%dT%H:%M:%SZ', operation.updated_at / 1000, 'unixepoch') as updated,
+    nullif(operation.compensates, '') as compensates,
+    nullif(operation.compensated_by, '') as compensated_by
 from operation;
 
 create view what_is_it_waiting_for as
