@@ -104,6 +104,14 @@ class Bank:
         visit = self._arrive("charge", facts)
         return visit, self._meet_fate(visit, lambda: self._act(visit, charge, not_after))
 
+    def undoing(self, charge_id: str) -> Charge:
+        """The charge that gives another one back, recorded as the invoice `refund of …`."""
+        with self._changed:
+            for one in self._ledger.effects:
+                if one.charge_id == charge_id:
+                    return Charge(f"refund of {one.invoice}", one.customer, -one.cents, one.provider, None)
+        raise BadRequest(404, f"no charge {charge_id}")
+
     def look_up(self, key: str, provider: str | None) -> tuple[Visit, Answer | None]:
         visit = self._arrive("lookup", {"key": key, "provider": provider})
         return visit, self._meet_fate(visit, lambda: self._find(key, provider))
@@ -288,7 +296,7 @@ class Teller(BaseHTTPRequestHandler):
         super().__init__(request, address, server)
 
     def do_POST(self) -> None:
-        self._route({"/charges": self._charge, "/control": self._control})
+        self._route({"/charges": self._charge, "/refunds": self._refund, "/control": self._control})
 
     def do_GET(self) -> None:
         bank = self.bank
@@ -317,14 +325,19 @@ class Teller(BaseHTTPRequestHandler):
             self._send(Answer(400, {"error": str(error)}))
 
     def _charge(self) -> None:
-        body = self._body()
+        self._act(_parse_charge(self._body()))
+
+    def _refund(self) -> None:
+        self._act(self.bank.undoing(str(self._body().get("charge_id"))))
+
+    def _act(self, charge: Charge) -> None:
         key = self.headers.get("Idempotency-Key")
         if not key:
             raise BadRequest(400, "header Idempotency-Key is missing")
         not_after = self.headers.get("X-Not-After")
         if not_after is not None and not not_after.isdecimal():
             raise BadRequest(400, f"X-Not-After: milliseconds since the epoch, not {not_after!r}")
-        visit, answer = self.bank.charge(key, _parse_charge(body), None if not_after is None else int(not_after))
+        visit, answer = self.bank.charge(key, charge, None if not_after is None else int(not_after))
         self._finish_visit(visit, answer)
 
     def _look_up(self) -> None:

@@ -28,6 +28,18 @@ def test_a_charge_is_recorded_answered_and_found(bank: BankProcess, client: http
     assert effect == {**BODY, "charge_id": "ch_000001", "key": "k1", "at": effect["at"], "request": 2}
 
 
+def test_a_refund_is_an_effect_of_its_own(bank: BankProcess, client: httpx.Client) -> None:
+    post(client)
+    made = client.post("/refunds", json={"charge_id": "ch_000001"}, headers={"Idempotency-Key": "k2"})
+    assert (made.status_code, made.json()) == (
+        201, {"charge_id": "ch_000002", "invoice": "refund of INV-1", "cents": -4200},
+    )  # fmt: skip
+    assert client.get("/charges", params={"key": "k2"}).json() == made.json()
+    assert bank.ledger()["by_invoice"] == {"INV-1": 1, "refund of INV-1": 1}
+    gone = client.post("/refunds", json={"charge_id": "ch_9"}, headers={"Idempotency-Key": "k3"})
+    assert gone.status_code == 404
+
+
 def test_repeats_are_recorded_and_counted_as_duplicates(bank: BankProcess, client: httpx.Client) -> None:
     post(client)
     post(client)
