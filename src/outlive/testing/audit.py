@@ -93,8 +93,11 @@ def _verdicts(witnessed: list[Witnessed], entries: list[Entry]) -> list[str]:
     """An external tool is executed once, and once more for each record that an attempt did not happen."""
     sent = Counter(one.id for one in witnessed if one.kind == "sent" and one.effect == "external")
     may: Counter[str] = Counter()
+    here: set[str] = set()
     for entry in entries:
         match kinds.read(entry):
+            case kinds.Intent(operation=id):
+                here.add(id)
             case kinds.Absent(operation=id) | kinds.NotActed(operation=id):
                 may[id] += 1
             case kinds.Resolved(operation=id, decision="did-not-happen"):
@@ -104,7 +107,7 @@ def _verdicts(witnessed: list[Witnessed], entries: list[Entry]) -> list[str]:
     return [
         f"the external operation {id} was executed {count} times, with {may[id]} records that it had not happened"
         for id, count in sent.items()
-        if count > 1 + may[id]
+        if id in here and count > 1 + may[id]
     ]
 
 

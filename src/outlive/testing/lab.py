@@ -395,7 +395,7 @@ class _Waiting(ManualClock):
     async def sleep(self, seconds: float) -> None:
         world = self._world
         known = await world.store.runs(DEFAULT_TENANT, RunFilter(limit=_MOST))
-        self.runs |= {row.id for row in known if row.fork_of is not None and not row.ended}
+        self.runs |= {row.id for row in known if (row.fork_of or row.rolls_back) is not None and not row.ended}
         await world.work()
         rows = [await world.row(run) for run in sorted(self.runs)]
         self.runs -= {row.id for row in rows if row.ended}

@@ -144,6 +144,8 @@ class End:
     result: object
     error: RunEnded | None
     made: list[Made]
+    undone: tuple[str, ...] = ()
+    """How its rollbacks have ended, and what became of its operations by that."""
 
     @property
     def said(self) -> str:
@@ -224,7 +226,8 @@ class Sweep(Generic[I, R, D]):
     async def _once(self, point: Point | None, undisturbed: End | None) -> tuple[End, list[Made]]:
         """One run in a world of its own. Returns how it ended, and the calls of the worker that recovered it."""
         world = self._new(self._agent)
-        self._tools = world.registry.tools
+        tools = world.registry.tools
+        self._tools = {**tools, **{one.name: one for tool in tools.values() if (one := tool.compensation) is not None}}
         self._runs += 1
         name = f"{self._agent.name}-{self._runs}"
         await world.open(*(point.first if point else ()))
@@ -236,10 +239,12 @@ class Sweep(Generic[I, R, D]):
             row = await self._finish(world, RunId(handle.id))
             if row.ended and await world.post.rest():
                 row = await self._answered(world, row)
+            undone, badly = await self._rolled_back(world, row)
+            row = await world.row(row.id)
             late = await first.deliver()
             result, error = await self._result(world, row)
-            end = End(row, result, error, first.made)
-            wrong = await audit(world, row) + self._compare(world, end, undisturbed)
+            end = End(row, result, error, first.made, undone)
+            wrong = await audit(world, row) + badly + self._compare(world, end, undisturbed)
             wrong += [f"an append that was lost was stored after all: {one}" for one in late if one == "stored"]
             if point is not None and first.met != list(point.first):
                 wrong.append(f"the fault was never met: the worker made {len(first.made)} calls")
@@ -264,6 +269,20 @@ class Sweep(Generic[I, R, D]):
             row = await world.finish(run)
         return row
 
+    async def _rolled_back(self, world: World[D], row: RunRow) -> tuple[tuple[str, ...], list[str]]:
+        """Drive the rollbacks of the run to their end: how they ended, and what is wrong with them."""
+        said, wrong = list[str](), list[str]()
+        for one in await world.store.rollbacks(DEFAULT_TENANT, row.id):
+            back = await self._finish(world, one.id)
+            said.append(f"{back.id.removeprefix(row.id)} {back.status}")
+            wrong += [f"its rollback: {what}" for what in await audit(world, back)]
+            if not back.ended:
+                wrong.append(f"its rollback is {back.status}: {back.reason}: {back.detail}")
+                wrong += await world.lines(back.id)
+        operations = await world.store.operations(DEFAULT_TENANT, row.id) if said else []
+        said += sorted(f"{one.tool} {one.status}" for one in operations)
+        return tuple(said), wrong
+
     async def _answered(self, world: World[D], row: RunRow) -> RunRow:
         """What came after its end is read by whoever looks after ended runs, however often that fails."""
         for _ in range(_MOST_LOOKS):
@@ -277,7 +296,8 @@ class Sweep(Generic[I, R, D]):
         """Let the person decide what is in doubt; whether anything was decided."""
         assert self._person is not None
         decided = False
-        for one in await world.store.operations(DEFAULT_TENANT, row.id):
+        concerned = [row.id] if row.rolls_back is None else [row.id, row.rolls_back]
+        for one in [one for run in concerned for one in await world.store.operations(DEFAULT_TENANT, run)]:
             answer = self._person(one) if one.status in IN_DOUBT else None
             match answer:
                 case Happened():
@@ -302,6 +322,8 @@ class Sweep(Generic[I, R, D]):
         if undisturbed is None or end.row.status == "blocked":
             return []
         same = end.row.status == undisturbed.row.status
+        if end.undone != undisturbed.undone:
+            return [f"of its rollback: {end.undone}; undisturbed: {undisturbed.undone}"]
         if same and isinstance(end.error, RunFailed) and isinstance(undisturbed.error, RunFailed):
             same = (end.error.type, end.error.message) == (undisturbed.error.type, undisturbed.error.message)
         elif same and end.row.status == "succeeded":

@@ -319,7 +319,8 @@ async def resolve(
     """Decide about an operation in doubt, as `outlive resolve` does."""
     registry, text = world.registry, None
     if decision == "happened":
-        tool = registry.tools[operation.tool]
+        tool = registry.tool(operation.tool)
+        assert tool is not None, f"no tool {operation.tool}"
         text = tool.signature.result.encode(outcome, where=f"the outcome of {tool.name}")
     control = Control(world.store, world.clock, Owner("lab"))
     await decide.resolve(
