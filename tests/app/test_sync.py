@@ -51,7 +51,7 @@ async def work(id: str) -> None:
         (
             sync.Handle,
             outlive.Handle,
-            ("status", "result", "events", "send", "cancel", "terminate", "pause", "resume"),
+            ("status", "result", "events", "send", "cancel", "terminate", "pause", "resume", "rollback"),
         ),
     ],
 )

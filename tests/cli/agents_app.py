@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from outlive import Operation, Outlive, Run
+from outlive import NotSent, Operation, Outlive, Retry, Run
 from outlive.approvals import Approval
 
 app: Outlive[None] = Outlive()
@@ -34,6 +34,32 @@ async def pay(op: Operation[None], cents: int) -> Receipt:
     with (place() / "paid").open("a") as file:
         file.write("x")
     raise ConnectionError("the answer was lost")
+
+
+async def unbook(op: Operation[None]) -> None:
+    """Refuses as long as the shop is shut."""
+    if (place() / "shut").exists():
+        raise NotSent("the shop is shut")
+    with (place() / "booked").open("a") as file:
+        file.write(f"{op.original.outcome} is free again\n")
+
+
+@app.tool(effect="idempotent", compensate=unbook, retry=Retry(attempts=1))
+async def book(op: Operation[None], seat: str) -> str:
+    with (place() / "booked").open("a") as file:
+        file.write(f"{seat}\n")
+    return f"seat {seat}"
+
+
+@app.tool(effect="idempotent")
+async def tell(op: Operation[None], seat: str) -> str:
+    return f"told of {seat}"
+
+
+@app.agent()
+async def travel(run: Run[None], seat: str) -> str:
+    await run.call(book, seat)
+    return await run.call(tell, seat)
 
 
 @app.tool(effect="external")

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from outlive import Happened, Run
+from outlive import DidNotHappen, Happened, NotSent, Operation, Outlive, Run
 from tests.engine import undo
 from tests.engine.rig import Rig
 from tests.engine.undo import (
@@ -189,4 +189,78 @@ async def test_a_compensation_that_fails_blocks_and_lists_what_is_left(either: R
     assert (await statuses(rig))["ship"] == "compensated"
     await retry(rig)
     assert (await rolled_back(rig, worker)).status == "succeeded", "it has as many tries again"
+    assert shop.done == UNDONE
+
+
+async def test_a_look_up_waits_until_a_no_can_be_believed(rig: Rig) -> None:
+    shop.hooks["before charge"] = loses
+    worker = await begin(rig)
+    await rig.settle(worker)
+    await ask(rig)
+    await rolled_back(rig, worker, RUN)
+    doubtful = await one(rig, "charge")
+    asked: list[int] = []
+    shop.answers["charge"] = DidNotHappen()
+    shop.asked = lambda: asked.append(rig.clock.now())
+    assert doubtful.not_before > rig.clock.now()
+    assert (await rolled_back(rig, worker)).status == "succeeded"
+    assert asked and asked[0] >= doubtful.not_before
+    assert (await one(rig, "charge")).status == "absent"
+    assert shop.done == ["reserve book", "release book"]
+
+
+async def test_every_rollback_says_the_same_key_to_the_other_side(rig: Rig) -> None:
+    worker, keys = await ended(rig), set[str]()
+
+    async def refuses_and_notes(op: Operation[None]) -> None:
+        keys.add(op.key)
+        raise NotSent("closed")
+
+    shop.hooks["before refund"] = refuses_and_notes
+    await ask(rig)
+    assert (await rolled_back(rig, worker)).reason == "compensation failed"
+    await rig.app(undo.app).handle(undo.order, BACK).cancel(who="ada", why="later")
+    second = await ask(rig)
+    assert (await rolled_back(rig, worker, second.id)).reason == "compensation failed"
+    assert len(keys) == 1
+
+
+async def test_a_log_that_was_changed_is_not_believed(rig: Rig) -> None:
+    worker = await ended(rig)
+    undo.write(rig, f"update entry set payload = '\"other\"' where run_id = '{RUN}' and kind = 'outcome'")
+    await ask(rig)
+    row = await rolled_back(rig, worker)
+    assert (row.status, row.reason) == ("blocked", "compensation failed")
+    assert f"run {RUN}" in row.detail
+    assert shop.done == ALL
+
+
+async def test_a_build_without_the_tool_passes_nothing(rig: Rig) -> None:
+    worker = await ended(rig)
+    await ask(rig)
+    without = rig.worker(_without(rig, "charge"))
+    row = await rolled_back(rig, without)
+    assert (row.status, row.reason) == ("blocked", "compensation failed")
+    assert "no tool charge is registered in this build" in row.detail
+    assert shop.count("recall book") == 1 and shop.count("release book") == 0
+    await retry(rig)
+    assert (await rolled_back(rig, worker)).status == "succeeded"
+    assert shop.done == UNDONE
+
+
+def _without(rig: Rig, tool: str) -> Outlive[None]:
+    made: Outlive[None] = Outlive(clock=rig.clock)
+    made.registry.agents = undo.app.registry.agents
+    made.registry.tools = {name: one for name, one in undo.app.registry.tools.items() if name != tool}
+    return made
+
+
+async def test_a_tool_that_was_renamed_is_undone_as_it_is_called_now(rig: Rig) -> None:
+    await ended(rig)
+    renamed: Outlive[None] = Outlive(clock=rig.clock)
+    renamed.registry.tools = {name: one for name, one in undo.app.registry.tools.items() if name != "charge"}
+    renamed.tool(name="bill", compensate=undo.refund)(undo.charge.fn)
+    renamed.agent(name="order", renamed={"charge": "bill"})(undo.order.fn)
+    await ask(rig)
+    assert (await rolled_back(rig, rig.worker(renamed))).status == "succeeded"
     assert shop.done == UNDONE

@@ -199,23 +199,15 @@ async def test_the_audit_finds_what_says_that_it_was_undone_and_was_not(rig: Rig
     await rolled_back(rig, worker)
     assert await misfits(rig) == []
     charge, mail = await one(rig, "charge"), await one(rig, "mail")
-    _write(rig, f"update operation set status = 'compensated', compensated_by = '{charge.id}' where id = '{mail.id}'")
+    undo.write(
+        rig, f"update operation set status = 'compensated', compensated_by = '{charge.id}' where id = '{mail.id}'"
+    )
     assert [said for said in await misfits(rig) if str(mail.id) in said and "has not compensated it" in said]
-    _write(rig, f"update operation set status = 'succeeded', compensated_by = '' where id = '{mail.id}'")
-    _write(rig, f"update operation set status = 'succeeded', compensated_by = '' where id = '{charge.id}'")
+    undo.write(rig, f"update operation set status = 'succeeded', compensated_by = '' where id = '{mail.id}'")
+    undo.write(rig, f"update operation set status = 'succeeded', compensated_by = '' where id = '{charge.id}'")
     assert [said for said in await misfits(rig) if f"{charge.id} of run {RUN} is succeeded, not compensated" in said]
-    _write(rig, f"update run set rolls_back = null where id = '{BACK}'")
+    undo.write(rig, f"update run set rolls_back = null where id = '{BACK}'")
     assert [said for said in await misfits(rig) if "rolls_back" in said]
-
-
-def _write(rig: Rig, statement: str) -> None:
-    import sqlite3
-    from contextlib import closing
-
-    assert isinstance(rig.store, SQLiteStore)
-    with closing(sqlite3.connect(rig.store._path)) as database:
-        database.execute(statement)
-        database.commit()
 
 
 async def test_a_rollback_and_what_it_has_undone_are_carried_to_another_store(

@@ -87,6 +87,29 @@ async def test_a_worker_that_dies_after_it_was_asked_for_has_asked_once(
     assert [row.id for row in await rig.store.rollbacks(DEFAULT_TENANT, RunId(RUN))] == [BACK]
 
 
+async def test_code_that_does_not_ask_any_more_diverges(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rollback is there; a release that goes on instead must not be undone behind its back."""
+    await begin(rig, gives_up)
+    started, start = asyncio.Event(), rig.store.start
+
+    async def starts(run: NewRun, *, now: int | None = None, within: object = None) -> RunRow:
+        row = await start(run, now=now, within=within)
+        started.set()
+        await asyncio.Event().wait()
+        return row
+
+    monkeypatch.setattr(rig.store, "start", starts)
+    await rig.crash(rig.mortal(rig.app(undo.app)), started)
+    monkeypatch.undo()
+
+    async def goes_on(run: Run[None]) -> object:
+        return await run.call(undo.charge, "book")
+
+    shop.body = goes_on
+    await rig.take_over(rig.worker(rig.app(undo.app), code="later"))
+    assert (await rig.row(RUN)).reason == "diverged"
+
+
 async def test_the_failure_of_a_careful_agent_undoes_what_it_did(either: Rig) -> None:
     rig, worker = either, await begin(either, stumbles, agent=careful)
     assert (await rolled_back(rig, worker, RUN)).status == "failed"

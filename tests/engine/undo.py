@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -20,6 +22,7 @@ from outlive.engine.worker import Worker, owner_name
 from outlive.model.ids import DEFAULT_TENANT
 from outlive.model.operation import OperationRow
 from outlive.model.run import RunRow
+from outlive.store.sqlite import SQLiteStore
 from tests.engine.rig import Rig
 
 RUN = "order-1"
@@ -49,6 +52,7 @@ class Shop:
     hooks: dict[str, Hook] = field(default_factory=dict)
     answers: dict[str, Answer] = field(default_factory=dict)
     body: Body | None = None
+    asked: Callable[[], None] | None = None
 
     async def act(self, name: str, what: str, op: Operation[None]) -> None:
         """Do it, unless something is the matter with it; a key that is known changes nothing where keys count."""
@@ -78,6 +82,8 @@ app: Outlive[None] = Outlive()
 
 
 async def look_up(op: Operation[None]) -> Answer:
+    if shop.asked is not None:
+        shop.asked()
     return shop.answers.get("charge", Unclear("not now"))
 
 
@@ -244,3 +250,11 @@ async def crash_in(rig: Rig, moment: str) -> None:
     shop.hooks[moment] = hangs
     await rig.crash(rig.mortal(rig.app(app)), reached)
     del shop.hooks[moment]
+
+
+def write(rig: Rig, statement: str) -> None:
+    """Somebody changes the file behind the back of the store."""
+    assert isinstance(rig.store, SQLiteStore)
+    with closing(sqlite3.connect(rig.store._path)) as database:
+        database.execute(statement)
+        database.commit()

@@ -20,6 +20,7 @@ from outlive.app import client, stop
 from outlive.app.following import Event
 from outlive.app.outlive import Outlive
 from outlive.engine.definition import Agent
+from outlive.engine.undoing import Undone
 from outlive.model.errors import Refused
 
 I = TypeVar("I")  # noqa: E741 - as the public surface names it
@@ -146,6 +147,10 @@ class Handle(Generic[R_co]):
     def resume(self, *, who: str, why: str = "") -> None:
         """As `outlive.Handle.resume`."""
         self._client.do(self._handle.resume(who=who, why=why))
+
+    def rollback(self, *, who: str, why: str) -> Handle[Undone]:
+        """As `outlive.Handle.rollback`."""
+        return Handle(self._client, self._client.do(self._handle.rollback(who=who, why=why)))
 
 
 async def _next(events: AsyncGenerator[Event]) -> Event | None:
