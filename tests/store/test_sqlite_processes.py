@@ -1,5 +1,6 @@
 """Several processes on one SQLite file: nobody starves or claims twice, a death or a full disk loses nothing."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -180,3 +181,19 @@ async def test_a_full_disk_refuses_a_new_file(tmp_path: Path) -> None:
         scene = await scene_in(disk, wait=10)
         await scene.start()
         await scene.close()
+
+
+async def test_a_second_store_in_one_process_takes_no_locks_from_the_first(tmp_path: Path) -> None:
+    """Whoever thinks that he is alone with the file takes its log away when he leaves, and the first store reads on."""
+    path = tmp_path / "outlive.db"
+    first, second = (SQLiteStore(path, name=name, clock=ManualClock()) for name in ("first", "second"))
+    await first.open()
+    try:
+        await first.start(new_run("r1"))
+        await second.open()
+        await second.close()
+        visit = "import sqlite3, sys; one = sqlite3.connect(sys.argv[1]); one.execute('select 1 from run'); one.close()"
+        await asyncio.to_thread(subprocess.run, [sys.executable, "-c", visit, str(path)], check=True)
+        assert path.with_name("outlive.db-wal").exists(), "the log of a database that is open here was taken away"
+    finally:
+        await first.close()

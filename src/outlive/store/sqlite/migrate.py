@@ -5,6 +5,7 @@ A file that was applied is never edited: its digest is kept in the database and 
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import stat
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from outlive.model.errors import NotAStore, StoreUnavailable
+from outlive.model.errors import NotAStore, OutliveError, StoreUnavailable
 from outlive.store import upkeep
 from outlive.store.sqlite.connection import HERE, SETUP, connect_reader, translated
 from outlive.store.sqlite.turnstile import Turnstile
@@ -23,9 +24,6 @@ def migrations(folder: Path = HERE / "migrations") -> list[Migration]:
     """The files of this release, or those of a folder, in order."""
     return upkeep.migrations(folder)
 
-
-# What every database file begins with, but for an empty one.
-_MAGIC = b"SQLite format 3\0"
 
 # Tables of the first release, by which a store is known.
 _OURS = ("migration", "run", "entry", "operation")
@@ -61,9 +59,7 @@ def examine(
                 if upkeep.missing(known or migrations(), applied(database), store=store):
                     raise upkeep.outdated(store)
     except sqlite3.Error as error:
-        if not _writable(path.parent):
-            raise _closed_directory(path, store) from error
-        raise translated(error, store) from error
+        raise _unreadable(error, path, store) from error
     if empty and existing:
         raise StoreUnavailable(store=store, why=f"{_shown(path)} is empty: {_MAKES}")
     if empty and not _writable(path.parent):
@@ -71,14 +67,16 @@ def examine(
 
 
 def _begun(path: Path) -> bool:
-    """Whether there is more than an empty file. Raises NotAStore for what is no database at all."""
-    if not stat.S_ISREG(path.stat().st_mode):
+    """Whether there is more than an empty file. Raises NotAStore for what is no file.
+
+    It is not opened here: closing it would take away the locks that other connections of this process have on it.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
         raise NotAStore(store=_shown(path), why="it is no ordinary file")
-    with path.open("rb") as file:
-        head = file.read(len(_MAGIC))
-    if head not in (b"", _MAGIC):
-        raise NotAStore(store=_shown(path), why="it is no SQLite database")
-    return head != b""
+    if not os.access(path, os.R_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return found.st_size > 0
 
 
 def _empty(path: Path, store: str, *, wait: float) -> bool:
@@ -88,6 +86,12 @@ def _empty(path: Path, store: str, *, wait: float) -> bool:
     if tables and not {*_OURS} <= {*tables}:
         raise NotAStore(store=_shown(path), why=f"it has {upkeep.tables(tables)}")
     return not tables
+
+
+def _unreadable(error: sqlite3.Error, path: Path, store: str) -> OutliveError:
+    if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+        return NotAStore(store=_shown(path), why="it is no SQLite database")
+    return translated(error, store) if _writable(path.parent) else _closed_directory(path, store)
 
 
 def _shown(path: Path) -> str:
