@@ -239,3 +239,17 @@ async def test_what_was_undone_stays_so_although_its_own_run_hears_of_it_again(r
     row = await one(rig, "charge")
     assert (row.status, row.duplicates) == ("compensated", 1), "it has acted twice, and was undone once"
     assert await misfits(rig) == []
+
+
+async def test_a_fork_does_not_begin_behind_the_wish_for_a_rollback(rig: Rig) -> None:
+    """It would fail at once, for a reason that is its parent's."""
+
+    async def body(run: Run[None]) -> object:
+        await run.call(undo.mail, "book")
+        await run.rollback("enough")
+
+    worker = await ended(rig, body)
+    await rolled_back(rig, worker)
+    fork = await rig.app(undo.app).handle(order, RUN).fork(who="ada")
+    kind = [entry.kind for entry in await rig.entries(RUN)][(await rig.row(fork.id)).fork_seq or 0]
+    assert kind == "outcome"

@@ -501,11 +501,18 @@ async def waits(run: Run[Bank], input: str) -> list[str]:
     return [*told, won, await run.call(charge, f"{input}-after")]
 
 
+@app.agent()
+async def asks_for_its_rollback(run: Run[Bank], input: str) -> str:
+    """Nothing of it can be undone: what can is swept by itself."""
+    await run.call(put, f"{input}-put")
+    await run.rollback("it was in vain")
+
+
 CORPUS: tuple[Agent[str, object], ...] = (
     steps, step_with_retry, read_tools, idempotent_tools, looked_up, looked_up_late, sent_second_time, declined,
     external, gives_up, transactional, gathers, gathers_with_store, branch_fails, maps, loses, turns,
     turns_with_branches, values, has_secret, ends_badly, has_finally, has_context, swallows_all, suppresses,
-    task_group, catches_cancellation, loses_with_branches, fails_in_several_branches, waits,
+    task_group, catches_cancellation, loses_with_branches, fails_in_several_branches, waits, asks_for_its_rollback,
 )  # fmt: skip
 
 EQUAL: dict[str, Callable[[object, object], bool]] = {

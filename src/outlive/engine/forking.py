@@ -188,6 +188,8 @@ def obstacle(fold: Fold) -> str:
     root = fold.current.get("")
     if fold.cancelling is not None or (root is not None and root.cancelled is not None):
         return "the run is being cancelled there"
+    if any(call.kind == "rollback" for call in fold.keys.values()):
+        return "the run has asked there for its rollback"
     if fold.duplicate or fold.lost or fold.orphans:
         return "a person has to decide there: entries were lost, or an operation has acted twice"
     for call in fold.operations.values():
