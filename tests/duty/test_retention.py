@@ -110,6 +110,19 @@ async def test_the_child_and_the_fork_of_a_run_that_goes_on_are_kept(scene: Scen
     assert "; 1 kept for a run that goes on" in await retain(scene)
 
 
+async def test_a_rollback_stays_as_long_as_the_run_that_it_has_undone(scene: Scene) -> None:
+    """What says that an operation is compensated can be verified for as long as it is said."""
+    await end(scene, "old", "failed")
+    await end(scene, "back")
+    sql(scene, "update run set rolls_back = 'old' where id = 'back'")
+    scene.advance(days=31)
+    assert "forgot 0 runs" in (said := await retain(scene)) and "1 kept for the run that it has rolled back" in said
+    scene.advance(days=4000)
+    await retain(scene)
+    await retain(scene)
+    assert left(scene) == NOTHING
+
+
 async def ended_fork(scene: Scene, run: str, of: str, status: Status) -> None:
     await fork(scene, run, 1, of)
     [claimed] = await scene.claims()
