@@ -2,8 +2,10 @@
 
 from outlive import Handle
 from outlive.app.approvals import approvals_in
+from outlive.app.audit import Progress, verify_all
 from outlive.model.approval import ApprovalFilter, ApprovalRow, Reading
 from outlive.model.clock import SystemClock
+from outlive.store.keeping import Kept
 from tests.kills.consents import Payment, app, consenting
 from tests.kills.scene import TENANT, Scene, Worker
 from tests.kills.waiting import until
@@ -42,3 +44,9 @@ async def reading(here: Scene, row: ApprovalRow) -> Reading:
 async def approve(here: Scene, row: ApprovalRow, who: str = "ada", role: str = "finance") -> None:
     desk = approvals_in(here.store, SystemClock(), TENANT, None, None)
     await desk.approve(row.id, who=who, role=role)
+
+
+async def fits(here: Scene) -> None:
+    """Every log is whole, and what stands beside it follows from it: approvals and votes too."""
+    assert isinstance(here.store, Kept)
+    assert [one async for one in verify_all(here.store, TENANT, Progress())] == []

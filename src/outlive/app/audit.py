@@ -1,7 +1,8 @@
 """`outlive audit verify`: is each log what was written, and is everything beside it what follows from it?
 
-Chain, fold, run row, operation records and blobs are compared; of a log that does not fit, the first entry is named. It
-reads and changes nothing, a page at a time. A run that is written meanwhile is compared as of one moment.
+Chain, fold, run row, operation records, approvals with their votes and blobs are compared; of a log that does not fit,
+the first entry is named. It reads and changes nothing, a page at a time. A run that is written meanwhile is compared as
+of one moment.
 """
 
 from __future__ import annotations
@@ -87,12 +88,15 @@ async def _compared(store: Surveyed, log: Projection, progress: Progress) -> Asy
     for _ in range(_TRIES):
         await _read_on(store, log, progress)
         records, classes = await store.recorded(log.tenant, log.run), await store.misclassed(log.tenant, log.run)
+        asked = await store.consents(log.tenant, log.run)
         before, row = row, await _row(store, log.tenant, log.run)
         if (row.head, row.status, row.epoch) == (before.head, before.status, before.epoch):
             for misfit in _beside(log, row, records, classes):
                 yield misfit
             async for misfit in _undone(store, log, records):
                 yield misfit
+            for id, why in log.consented.of_approvals(asked, row.principal):
+                yield Misfit(run=log.run, what=f"approval {id}", why=why)
             return
     progress.busy.append(log.run)
 

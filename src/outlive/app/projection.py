@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 
+from outlive.app.consents import Consented
 from outlive.engine.inbox import decided, settled
 from outlive.engine.journal import record_of
 from outlive.log import kinds
@@ -58,6 +59,7 @@ class Projection:
     turns: list[int] = field(default_factory=list)
     """The first and the last entry that began a turn."""
     forked: kinds.Forked | None = None
+    consented: Consented = field(default_factory=Consented)
     doubted: dict[str, int] = field(default_factory=dict)
     """Operations in doubt, by the epoch of the entry that says so."""
 
@@ -68,6 +70,7 @@ class Projection:
         self.head = Head(entry.seq + 1, entry.digest)
         self._stand(entry, fact)
         self._project(entry, fact)
+        self.consented.take(entry, fact)
 
     def _stand(self, entry: Entry, fact: kinds.Fact) -> None:
         match fact:

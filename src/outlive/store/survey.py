@@ -6,10 +6,11 @@ than its page however large the store is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from outlive.model.approval import ApprovalRow, Reading, Vote
 from outlive.model.ids import OperationId, RunId, Tenant
 from outlive.model.operation import OperationRow
 from outlive.model.run import RunRow
@@ -58,6 +59,20 @@ class Homeless:
     table: str
 
 
+@dataclass(frozen=True, slots=True)
+class Consents:
+    """The approvals of a run with their votes, and whether the run was imported: a bundle has none of them."""
+
+    imported: bool
+    readings: tuple[Reading, ...]
+
+
+def consents(imported: Sequence[object], rows: Sequence[ApprovalRow], votes: Sequence[tuple[str, Vote]]) -> Consents:
+    """Of what was found: rows of an imported run, approvals, and votes, each with its approval."""
+    of = {row.id: tuple(vote for id, vote in votes if id == row.id) for row in rows}
+    return Consents(bool(imported), tuple(Reading(row, of[row.id]) for row in rows))
+
+
 class Survey(Protocol):
     """A whole store, in pages."""
 
@@ -71,6 +86,10 @@ class Survey(Protocol):
 
     async def recorded(self, tenant: Tenant, run: RunId) -> list[Recorded]:
         """The operation records of a run, in the order of their first intent, also those that cannot be read."""
+        ...
+
+    async def consents(self, tenant: Tenant, run: RunId) -> Consents:
+        """The approvals of a run and their votes, in the order in which they were asked for; all as of one moment."""
         ...
 
     async def misclassed(self, tenant: Tenant, run: RunId) -> Mapping[int, str]:

@@ -12,7 +12,7 @@ from outlive.model.run import RunRow
 from outlive.store import columns
 from outlive.store.postgres.base import Base
 from outlive.store.sql import load
-from outlive.store.survey import Homeless, Recorded, Seen, Stray
+from outlive.store.survey import Consents, Homeless, Recorded, Seen, Stray, consents
 
 _STATEMENTS = load(Path(__file__).with_name("survey.sql"))
 
@@ -34,6 +34,16 @@ class PostgresSurvey(Base):
     async def recorded(self, tenant: Tenant, run: RunId) -> list[Recorded]:
         found = await self._read(self._sql["find_operations"], {"tenant": tenant, "run": run})
         return [_recorded(row) for row in found]
+
+    async def consents(self, tenant: Tenant, run: RunId) -> Consents:
+        given: columns.Parameters = {"tenant": tenant, "run": run}
+        before, votes = list[DictRow](), list[DictRow]()
+        # Votes between two equal readings of the rows that count them are of the same moment.
+        while (asked := await self._read(self._statement("approvals_of_run"), given)) != before:
+            before, votes = asked, await self._read(self._statement("votes_of_run"), given)
+        imported = await self._read_tuples(self._statement("imported"), given)
+        voted = [(row["approval"], columns.vote_row(row)) for row in votes]
+        return consents(imported, [columns.approval_row(row) for row in asked], voted)
 
     async def misclassed(self, tenant: Tenant, run: RunId) -> Mapping[int, str]:
         found = await self._read_tuples(self._statement("misclassed"), {"tenant": tenant, "run": run})

@@ -29,6 +29,22 @@ where tenant = %(tenant)s and id > %(run)s and phase <> 'forgetting'
 order by id
 limit %(limit)s;
 
+-- name: imported
+-- Whether the run came from another store, without its approvals.
+select 1 from {schema}.run where tenant = %(tenant)s and id = %(run)s and imported_at is not null;
+
+-- name: approvals_of_run
+-- In the order in which they were asked for.
+select * from {schema}.approval where tenant = %(tenant)s and run_id = %(run)s order by asked_at, id;
+
+-- name: votes_of_run
+-- What was done about each of them, in order.
+select vote.*
+from {schema}.approval
+join {schema}.vote on vote.tenant = approval.tenant and vote.approval = approval.id
+where approval.tenant = %(tenant)s and approval.run_id = %(run)s
+order by vote.approval, vote.number;
+
 -- name: misclassed
 -- Blobs that were stored under another class or key than the entry that names them.
 select entry.seq, encode(entry.blob, 'hex') from {schema}.entry

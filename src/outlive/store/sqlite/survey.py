@@ -13,8 +13,8 @@ from outlive.store import columns
 from outlive.store.sql import load
 from outlive.store.sqlite import rows
 from outlive.store.sqlite.base import Base
-from outlive.store.sqlite.connection import QUERIES
-from outlive.store.survey import Homeless, Recorded, Seen, Stray
+from outlive.store.sqlite.connection import QUERIES, SETUP
+from outlive.store.survey import Consents, Homeless, Recorded, Seen, Stray, consents
 
 _STATEMENTS = load(Path(__file__).with_name("survey.sql"))
 
@@ -38,6 +38,23 @@ class SQLiteSurvey(Base):
     async def recorded(self, tenant: Tenant, run: RunId) -> list[Recorded]:
         found = await self._rows(QUERIES["find_operations"], {"tenant": tenant, "run": run})
         return [_recorded(row) for row in found]
+
+    async def consents(self, tenant: Tenant, run: RunId) -> Consents:
+        given = {"tenant": tenant, "run": run}
+
+        def find(database: sqlite3.Connection) -> Consents:
+            database.execute(SETUP["begin_read"])
+            try:
+                imported, asked, votes = [
+                    database.execute(_STATEMENTS[name], given).fetchall()
+                    for name in ("imported", "approvals_of_run", "votes_of_run")
+                ]
+            finally:
+                database.execute(SETUP["rollback"])
+            voted = [(row["approval"], columns.vote_row(row)) for row in votes]
+            return consents(imported, [columns.approval_row(row) for row in asked], voted)
+
+        return await self._read(find)
 
     async def misclassed(self, tenant: Tenant, run: RunId) -> Mapping[int, str]:
         return {

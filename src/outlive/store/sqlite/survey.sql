@@ -25,6 +25,22 @@ limit :limit;
 -- All runs of a tenant, but for those that are being forgotten.
 select * from run where tenant = :tenant and id > :run and phase <> 'forgetting' order by id limit :limit;
 
+-- name: imported
+-- Whether the run came from another store, without its approvals.
+select 1 from run where tenant = :tenant and id = :run and imported_at is not null;
+
+-- name: approvals_of_run
+-- In the order in which they were asked for.
+select * from approval where tenant = :tenant and run_id = :run order by asked_at, id;
+
+-- name: votes_of_run
+-- What was done about each of them, in order.
+select vote.*
+from approval
+join vote on vote.tenant = approval.tenant and vote.approval = approval.id
+where approval.tenant = :tenant and approval.run_id = :run
+order by vote.approval, vote.number;
+
 -- name: misclassed
 -- Blobs that were stored under another class or key than the entry that names them.
 select entry.seq, lower(hex(entry.blob)) from entry
