@@ -142,6 +142,16 @@ async def test_a_vote_that_was_changed(url: str, column: str) -> None:
         assert await misfits(store) == []
 
 
+async def test_a_vote_that_was_put_into_another_mouth(url: str) -> None:
+    """By the votes alone anybody may have decided; the log knows who it was."""
+    async with written(url) as (store, rows, ids):
+        for run, who in (("used", "ben"), ("rejected", "ben")):
+            rows("update vote set who = 'eve' where approval = ? and who = ?", ids[run], who)
+        found = await misfits(store)
+        assert {(one.run, one.what) for one in found} == {(run, f"approval {ids[run]}") for run in ("used", "rejected")}
+        assert any("by them dan for ada, eve decided, by the log dan for ada, ben" in one.why for one in found)
+
+
 async def test_a_vote_that_was_taken_away_or_added(url: str) -> None:
     async with written(url) as (store, rows, ids):
         for run in ("used", "waits"):
