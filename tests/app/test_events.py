@@ -17,7 +17,7 @@ from outlive.errors import Refused, UnknownRun
 from outlive.events import Event
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.store.port import Store
-from outlive.testing.faults import Fault, FaultyStore
+from outlive.testing.faults import Died, Fault, FaultyStore
 from tests.engine.rig import Rig
 from tests.engine.scenes import decide
 from tests.engine.subject import RUN, State, act, add, base, begin, does, look, subject
@@ -149,12 +149,16 @@ async def test_nothing_is_seen_of_an_event_that_could_not_be_stored(rig: Rig) ->
 
     await begin(rig, body)
     faulty = FaultyStore(rig.store, [Fault("die", 1, "append")])
-    await rig.worker(rig.app(base), store=cast(Store, faulty)).claim()
+    dying = rig.worker(rig.app(base), store=cast(Store, faulty))
+    await dying.claim()
+    [driving] = dying._drives
     async with aclosing(handle(rig).events()) as events, asyncio.TaskGroup() as group:
         first = group.create_task(_next(events))
         while not faulty.died or rig.clock.next_sleeper() is None:
             await asyncio.wait([first], timeout=0.001)
         assert not first.done()
+        with pytest.raises(Died):
+            await driving
         await rig.take_over(rig.worker(rig.app(base)))
         while not first.done():
             rig.clock.advance(timedelta(seconds=1))
