@@ -45,6 +45,7 @@ async def test_no_fork_begins_between_the_entries_of_a_cancellation(store: str) 
         parent = await t.start(pays, "INV-7", id="parent")
         await t.advance(minutes=1)
         await stop.cancel(person(world), DEFAULT_TENANT, "parent", who="ada", why="a mistake")
+        await world.work()
         log = await whole_log(world, RunId("parent"))
         kinds = [entry.kind for entry in log]
         first, last = kinds.index("scope cancelled"), kinds.index("cancelling")

@@ -16,10 +16,10 @@ _PAGE = 200
 
 
 class StallsDuty:
-    """The duty."""
+    """The duty. A worker that is stuck makes it due at once, see the store's `duty_due`."""
 
     name = "stalls"
-    due = timedelta(minutes=1)
+    due = timedelta(hours=1)
 
     def __init__(self, store: Telling, clock: Clock) -> None:
         self._store, self._clock = store, clock

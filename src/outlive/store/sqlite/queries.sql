@@ -546,11 +546,18 @@ from (
 ) as coming;
 
 -- name: duty_due
--- Duties that are due and that nobody is at. Telling is due whenever something new has to be told, whatever its time: a
--- condition, which nobody who writes a notification has to touch the duty's row for.
+-- Duties that are due and that nobody is at. Telling is due whenever something new has to be told, and stalls while a
+-- worker is stuck, whatever their time: conditions, for which nobody who writes has to touch a duty's row.
 select name from duty
 where
-    (next_at <= :now or (name = 'telling' and exists (select 1 from notification where unrouted = 'new')))
+    (
+        next_at <= :now
+        or (name = 'telling' and exists (select 1 from notification where unrouted = 'new'))
+        or (
+            name = 'stalls'
+            and exists (select 1 from worker where stalled_at is not null and seen_at > :now - 60000)
+        )
+    )
     and (token is null or expires_at <= :now)
 order by name;
 
