@@ -47,7 +47,7 @@ async def work(id: str) -> None:
 @pytest.mark.parametrize(
     ("ours", "theirs", "names"),
     [
-        (sync.Client, Outlive, ("start", "handle")),
+        (sync.Client, Outlive, ("start", "handle", "complete")),
         (
             sync.Handle,
             outlive.Handle,

@@ -61,8 +61,9 @@ def test_every_kind_reads_back_as_it_was_written(kind: type[kinds.Fact], data: s
 
 def test_names_of_kinds_are_compatibility_data() -> None:
     assert sorted(kinds.KINDS) == [
-        "absent", "adopted", "arrived", "attempt", "blocked", "cancelling", "claimed", "decided", "done", "emitted",
-        "ended", "entries lost", "evidence", "forked", "held", "intent", "joined", "lookup", "met again", "not acted",
+        "absent", "adopted", "arrived", "attempt", "blocked", "cancelling", "claimed", "completion", "decided", "done",
+        "emitted", "ended", "entries lost", "evidence", "forked", "held", "intent", "joined", "later", "lookup",
+        "met again", "not acted",
         "note", "opened", "outcome", "paused", "proposed", "released", "reminded", "resolution", "resumed", "retried",
         "rolling back", "scope cancelled", "started", "step", "suspended",
         "too late", "turn", "unknown", "value", "wait", "woken",

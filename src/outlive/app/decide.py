@@ -103,7 +103,9 @@ async def _their_outcome(store: Store, held: OperationRow) -> str:
     return payload if payload is not None else "null"
 
 
-_WITH_OUTCOME = frozenset((kinds.Outcome.KIND, kinds.Done.KIND, kinds.Resolved.KIND, kinds.Evidence.KIND))
+_WITH_OUTCOME = frozenset(
+    (kinds.Outcome.KIND, kinds.Done.KIND, kinds.Resolved.KIND, kinds.Evidence.KIND, kinds.Completed.KIND)
+)
 
 
 async def _behind(store: Store, row: OperationRow) -> AsyncIterator[Entry]:

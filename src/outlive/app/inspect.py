@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from outlive.engine.later import moment
 from outlive.log import kinds
 from outlive.log.entry import Entry
 from outlive.model.clock import Clock
@@ -133,6 +134,8 @@ def _say_operation(fact: kinds.Fact) -> tuple[str, Mood]:  # noqa: PLR0911 - one
             )
         case kinds.Noted():
             return f"{fact.operation} {fact.facts}", "plain"
+        case kinds.Later():
+            return f"{fact.operation} waits for its outcome until {moment(fact.until)}", "wait"
         case kinds.ScopeCancelled() | kinds.Released():
             return fact.why, "wait"
         case kinds.Joined():
@@ -145,12 +148,22 @@ def _say_decided(fact: kinds.Fact) -> tuple[str, Mood]:
     match fact:
         case kinds.Decided() | kinds.Reminded():
             return _say_approval(fact)
+        case kinds.Completed():
+            return _say_completed(fact)
         case kinds.Adopted():
             return f"{fact.how} at entry {fact.entry}: {fact.shown}, says {fact.who}: {fact.why}", "good"
         case kinds.Retried():
             return f"by {fact.who}: {fact.why}", "plain"
         case _:
             return "", "plain"
+
+
+def _say_completed(fact: kinds.Completed) -> tuple[str, Mood]:
+    by = f", says {fact.who}" if fact.who else ""
+    why = f": {fact.why}" if fact.why else ""
+    moods: dict[str, Mood] = {"settles": "good", "duplicate": "bad", "contradicts": "bad", "too early": "doubt"}
+    text = f"{fact.operation} attempt {fact.attempt} {fact.answer} ({fact.key}){by}: {fact.verdict}{why}"
+    return text, moods.get(fact.verdict, "plain")
 
 
 def _say_request(fact: kinds.Cancelling | kinds.Paused | kinds.Resumed | kinds.TooLate) -> tuple[str, Mood]:

@@ -16,6 +16,7 @@ from typing import cast, get_args
 from urllib.parse import unquote, urlsplit
 
 from outlive.app import bulk, decide, inspect, mail
+from outlive.app import complete as completing
 from outlive.app.approvals import Approvals, approvals_in
 from outlive.app.client import last_entry
 from outlive.app.compose import open_store
@@ -29,6 +30,7 @@ from outlive.engine import forking
 from outlive.engine.adoption import Acceptance, Choice, choices
 from outlive.engine.control import Control
 from outlive.engine.definition import Agent
+from outlive.engine.later import moment
 from outlive.engine.worker import owner_name
 from outlive.log import kinds
 from outlive.log.difference import Adoption
@@ -47,7 +49,7 @@ from outlive.model.errors import (
     UnknownRun,
 )
 from outlive.model.ids import RunId, Tenant
-from outlive.model.operation import IN_DOUBT, OperationRow
+from outlive.model.operation import IN_DOUBT, OPEN, DidNotHappen, Happened, OperationRow
 from outlive.model.run import Block, RunFilter, RunRow, Status, refusal_to_fork
 from outlive.store.keeping import Kept
 from outlive.store.port import Divergence, Store, WorkerRow
@@ -238,6 +240,11 @@ class Report:
         return [one for one in self.operations if one.status in IN_DOUBT and self.row.status != "running"]
 
     @property
+    def later(self) -> list[OperationRow]:
+        """Operations whose outcome is to come: the other side tells it."""
+        return [one for one in self.operations if one.status == "later"]
+
+    @property
     def held(self) -> list[OperationRow]:
         """Operations that are not sent, because another run of the same origin has done the same."""
         return [one for one in self.operations if one.status == "held" and not self.row.ended]
@@ -284,9 +291,11 @@ async def _adoptable(store: Store, row: RunRow) -> list[Choice]:
 
 
 async def _explained(store: Store, row: RunRow) -> list[OperationRow]:
-    """The operations; those in doubt with the reason as their error, which only the log has."""
+    """The operations; those in doubt, or with an outcome to come, with what is said of that as their error, which only
+    the log has.
+    """
     found = await store.operations(row.tenant, row.id)
-    if not any(one.status in IN_DOUBT for one in found):
+    if not any(one.status in OPEN for one in found):
         return found
     whys: dict[str, str] = {}
     notes: dict[str, str] = {}
@@ -294,17 +303,22 @@ async def _explained(store: Store, row: RunRow) -> list[OperationRow]:
     while page := await store.entries(row.tenant, row.id, after=after, limit=_PAGE):
         after = page[-1].seq
         for entry in page:
-            fact = kinds.read(entry) if entry.kind in (kinds.InDoubt.KIND, kinds.LookedUp.KIND) else None
+            fact = kinds.read(entry) if entry.kind in _EXPLAINING else None
             if isinstance(fact, kinds.InDoubt):
                 whys[fact.operation] = fact.why
+            elif isinstance(fact, kinds.Later):
+                whys[fact.operation] = f"waits for its outcome until {moment(fact.until)}"
             elif isinstance(fact, kinds.LookedUp):
                 notes[fact.operation] = f"; looked up {fact.number} times: {fact.answer} {fact.note}".rstrip()
     return [
         replace(one, error=whys[one.id] + notes.get(one.id, ""))
-        if one.status in IN_DOUBT and not one.error and one.id in whys
+        if one.status in OPEN and not one.error and one.id in whys
         else one
         for one in found
     ]
+
+
+_EXPLAINING = frozenset((kinds.InDoubt.KIND, kinds.LookedUp.KIND, kinds.Later.KIND))
 
 
 async def listed(
@@ -376,6 +390,24 @@ async def resolve(
     row = await store.run(found.tenant, found.run)
     assert row is not None
     return found, row
+
+
+async def complete(
+    store: Store, app: Outlive[object] | None, tenant: str, operation: str, outcome: str | None, *, key: str, who: str,
+    why: str,
+) -> tuple[bool, OperationRow, RunRow]:  # fmt: skip
+    """See `Outlive.complete`; `outcome` is JSON, None: it did not happen. Also the operation and its run after that.
+
+    Only an outcome needs the application: it has the tool's result type.
+    """
+    said: Happened[object] | DidNotHappen = DidNotHappen()
+    if outcome is not None:
+        said = Happened(json.loads(mail.check_json(outcome, "the outcome")))
+    registry = app.registry if app is not None else Registry()
+    new, row = await completing.complete(
+        _control(store), registry, Tenant(tenant), operation, said, key=key, who=who, why=why
+    )
+    return new, await store.operation(row.tenant, row.id) or row, await found(store, tenant, row.run)
 
 
 def approvals(store: Store, app: Outlive[object] | None, tenant: str) -> Approvals:

@@ -13,12 +13,14 @@ from typing_extensions import TypeVar as DefaultTypeVar
 
 from outlive.app.approvals import Approvals
 from outlive.app.client import Handle
+from outlive.app.complete import complete
 from outlive.app.compose import attend_duties, attend_streams, open_store, worker_of
 from outlive.app.given import check_start, check_texts
 from outlive.app.registry import Registry
 from outlive.app.settings import Settings
 from outlive.duty.route import Route, Routes
 from outlive.engine.approval import Roles
+from outlive.engine.control import Control
 from outlive.engine.definition import (
     DEDUPES_FOR,
     SETTLE_AFTER,
@@ -30,7 +32,7 @@ from outlive.engine.definition import (
 )
 from outlive.engine.operation import Operation
 from outlive.engine.run import Run
-from outlive.engine.worker import Worker
+from outlive.engine.worker import Worker, owner_name
 from outlive.log.canonical import canonical, digest
 from outlive.model.approval import Approval
 from outlive.model.clock import Clock, SystemClock
@@ -219,6 +221,23 @@ class Outlive(Generic[D]):
         """
         check_texts("handle", [("id", id), ("tenant", tenant)])
         return Handle(lambda: self.opened, self._clock, agent, Tenant(tenant), RunId(id))
+
+    async def complete(
+        self, operation_id: str, outcome: Happened[Any] | DidNotHappen, /, *, key: str, attempt: int | None = None,
+        tenant: str = "default",
+    ) -> None:  # fmt: skip
+        """Tell what became of an operation whose tool has returned `op.pending(…)`: its call returns the outcome then,
+        or is tried again.
+
+        It is stored when this returns. Told early, late, or of another operation, it counts as evidence. `key` names
+        what is told, such as the id of the event at the other side: a second one with the same key changes nothing. An
+        outcome is a result of the tool, or JSON data that is one. `attempt` is the `op.attempt` of which it is told
+        (None: the last one). Raises UnknownOperation; BadArguments for what does not fit; TooEarly for a `DidNotHappen`
+        of an ended run while a request may still be on its way.
+        """
+        self.registry.load()
+        control = Control(self.opened, self._clock, owner_name(self._clock))
+        await complete(control, self.registry, Tenant(tenant), operation_id, outcome, key=key, attempt=attempt)
 
     @property
     def approvals(self) -> Approvals:

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 
 from outlive.app.consents import Consented
+from outlive.engine import later
 from outlive.engine.inbox import decided, settled
-from outlive.engine.journal import record_of
+from outlive.engine.journal import brief, record_of
 from outlive.log import kinds
 from outlive.log.entry import Entry
 from outlive.log.fold import Fold, step
@@ -108,7 +109,7 @@ class Projection:
                 pass
 
     def _expire(self, one: Expected, entry: Entry) -> None:
-        if one.row.status == "pending":
+        if one.row.status in ("pending", "later"):
             one.row, one.late = replace(one.row, status="unknown", updated_at=entry.at), True
 
     def _project(self, entry: Entry, fact: kinds.Fact) -> None:
@@ -120,6 +121,9 @@ class Projection:
         if isinstance(fact, kinds.Resolved | kinds.Evidence):
             if known is not None:
                 self._judged(known, entry, fact)
+        elif isinstance(fact, kinds.Completed) and (call is None or self.fold.ended is not None):
+            if known is not None:
+                known.row, known.late = later.recorded(known.row, fact, entry.at, brief(entry.payload)), True
         elif call is not None and call.sent is not None:
             row = record_of(call, self.tenant, self.run, entry.epoch, entry.at)
             if isinstance(fact, kinds.InDoubt):

@@ -22,6 +22,7 @@ from outlive.app.outlive import Outlive
 from outlive.engine.definition import Agent
 from outlive.engine.undoing import Undone
 from outlive.model.errors import Refused
+from outlive.model.operation import DidNotHappen, Happened
 
 I = TypeVar("I")  # noqa: E741 - as the public surface names it
 R = TypeVar("R")
@@ -56,6 +57,13 @@ class Client:
     def handle(self, agent: Agent[I, R], id: str, /, *, tenant: str = "default") -> Handle[R]:
         """As `Outlive.handle`."""
         return Handle(self, self._app.handle(agent, id, tenant=tenant))
+
+    def complete(
+        self, operation_id: str, outcome: Happened[Any] | DidNotHappen, /, *, key: str, attempt: int | None = None,
+        tenant: str = "default",
+    ) -> None:  # fmt: skip
+        """As `Outlive.complete`."""
+        self.do(self._app.complete(operation_id, outcome, key=key, attempt=attempt, tenant=tenant))
 
     def do(self, work: Coroutine[Any, Any, R]) -> R:
         """Do it on the loop and wait for it; an interrupted wait cancels it. Raises Refused inside an event loop."""

@@ -58,6 +58,8 @@ def blocked(found: Report, settings: Settings) -> Iterator[str]:
         yield from held(operation, row.id, settings)
     for operation in found.in_doubt_elsewhere:
         yield from in_doubt(operation, operation.run, settings)
+    for operation in found.later:
+        yield from later(operation, settings)
     if found.row.reason == "diverged":
         yield "deploy code that fits, and it goes on by itself"
         yield from adoptions(found, settings)
@@ -101,6 +103,16 @@ def held(operation: OperationRow, run: str, settings: Settings) -> Iterator[str]
     yield "take the outcome that it had there, do it once more, or give it up:"
     for decision in ("reuse", "repeat", "abandon"):
         yield f"  {command('resolve', run, operation.id, decision, '--why', 'your reason', to=options(settings))}"
+
+
+def later(operation: OperationRow, settings: Settings) -> Iterator[str]:
+    """One operation whose outcome is to come, and how to tell it where the other side does not."""
+    yield f"operation {operation.id}: {said(operation)} {operation.error or 'waits for its outcome'}"
+    yield "the other side tells it, or you do if you know it:"
+    common = ["--key", "WHAT-TELLS-IT", "--why", "how you know"]
+    app = options(settings, app=True)
+    yield f"  {command('complete', operation.id, '--happened', 'JSON', *common, to=app)}"
+    yield f"  {command('complete', operation.id, '--did-not-happen', *common, to=options(settings))}"
 
 
 def said(operation: OperationRow) -> str:

@@ -25,7 +25,7 @@ _WIDE = 10_000
 COLOURS = {
     "succeeded": "green", "running": "cyan", "waiting": "blue", "ready": "", "blocked": "bold red", "failed": "red",
     "cancelled": "magenta", "expired": "magenta", "unknown": "bold yellow", "pending": "yellow", "absent": "dim",
-    "retrying": "yellow", "raised": "red", "abandoned": "magenta", "held": "bold yellow",
+    "later": "blue", "retrying": "yellow", "raised": "red", "abandoned": "magenta", "held": "bold yellow",
     "compensated": "magenta",
 }  # fmt: skip
 MOODS = {"good": "green", "bad": "red", "doubt": "yellow", "wait": "blue", "plain": ""}

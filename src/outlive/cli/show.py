@@ -96,7 +96,7 @@ def _print(found: Report, settings: Settings) -> None:
         out.print(_headline(operation))
         for name, value in _details(operation):
             out.print(Text(f"  {name + ':':<11}{plain(value)}"))
-    if found.row.status == "blocked" or found.in_doubt or found.held:
+    if found.row.status == "blocked" or found.in_doubt or found.held or found.later:
         out.print()
         lines = list(advice.blocked(found, settings) if found.row.status == "blocked" else _doubts(found, settings))
         for line in lines:
@@ -108,6 +108,8 @@ def _doubts(found: Report, settings: Settings) -> Iterator[str]:
         yield from advice.in_doubt(operation, found.row.id, settings)
     for operation in found.held:
         yield from advice.held(operation, found.row.id, settings)
+    for operation in found.later:
+        yield from advice.later(operation, settings)
 
 
 def _facts(found: Report) -> Iterator[tuple[str, str, str]]:
@@ -188,7 +190,7 @@ def _details(row: OperationRow) -> Iterator[tuple[str, str]]:
     if row.outcome is not None:
         yield "outcome", row.outcome
     if row.error:
-        yield "in doubt" if row.status in ("pending", "unknown") else "error", row.error
+        yield {"pending": "in doubt", "unknown": "in doubt", "later": "later"}.get(row.status, "error"), row.error
     if row.notes:
         yield "notes", ", ".join(f"{name}={value}" for name, value in row.notes.items())
     if row.compensates:

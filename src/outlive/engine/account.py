@@ -193,6 +193,8 @@ def detail(loss: Loss) -> str:
 def _said(seen: OperationRow) -> str:
     """How far an operation had come when its worker saw it last."""
     match seen.status:
+        case "later":
+            return "its outcome was to come later"
         case "pending":
             return "it may have been sent"
         case "unknown":

@@ -317,6 +317,13 @@ class Attempt(Seam):
         replaying = root is None or not root.cursor.exhausted or self.turning != (len(self.fold.windows) > 1)
         return replaying or (root is not None and bool(root.asked) and root.key == key)
 
+    def in_flight(self, operation: str) -> bool:
+        """See Seam."""
+        call = self.fold.sent(operation)
+        if call is None or call.sent is None or call.sent.status != "pending":
+            return False
+        return any(scope.executing and scope.key == call.key for scope in self.scopes.values())
+
     def cancelling(self) -> None:
         """See Seam."""
         if self.closed or (root := self.scopes.get("")) is None:

@@ -16,7 +16,7 @@ from outlive.log import kinds
 from outlive.log.codec import Codec
 from outlive.log.fold import Call
 from outlive.model.errors import Diverged, Rejected, UndecodableEntry
-from outlive.model.operation import Retry
+from outlive.model.operation import Pending, Retry
 from outlive.model.signals import Unwind
 
 
@@ -52,6 +52,8 @@ class Got:
     text: str | None = None
     error: kinds.ErrorRecord | None = None
     raised: BaseException | None = None
+    pending: Pending | None = None
+    """It has said that its result comes later."""
 
 
 class RanOut(BaseException):
@@ -104,9 +106,9 @@ async def _tried(
 
 async def execute(
     attempt: Attempt, body: Callable[[int], Awaitable[object]], number: int, codec: Codec[object], timeout: timedelta,
-    name: str, raises: tuple[type[Exception], ...] = (),
+    name: str, raises: tuple[type[Exception], ...] = (), *, may_wait: bool = False,
 ) -> Got:  # fmt: skip
-    """Run a body once, bounded in time, and write down what it gave.
+    """Run a body once, bounded in time, and write down what it gave. With `may_wait` its result may come later.
 
     Never raises but for a cancellation from outside.
     """
@@ -131,6 +133,8 @@ async def execute(
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
         return Got(error=failures.record(error, attempt.kit.scrubber, raises), raised=error)
+    if may_wait and isinstance(value, Pending):
+        return Got(pending=value)
     try:
         return Got(text=failures.clean(attempt.kit.scrubber, codec, codec.encode(value, where=name), name))
     except Exception as error:  # noqa: BLE001 - validators of a user's types may raise anything

@@ -222,12 +222,12 @@ class Control:
         rows = tuple(
             replace(one, status="unknown", updated_at=now)
             for one in await self.store.operations(row.tenant, row.id)
-            if one.status == "pending" and one.id not in known
+            if one.status in ("pending", "later") and one.id not in known
         )
 
         def made() -> Iterator[Item]:
             yield from answers(journal, met)
-            yield from doubts(journal.fold, now, f"the run was ended: {fact.reason}", lost=True)
+            yield from doubts(journal.fold, now, f"the run was ended: {fact.reason}", lost=True, ended=True)
             yield Item(fact)
 
         await journal.append(also=Also(change=change, rows=rows, taken=taken), made=lambda: list(made()))

@@ -8,8 +8,12 @@ from outlive.engine.attempt import Kit
 from outlive.engine.journal import Item
 from outlive.log import kinds
 from outlive.log.fold import Fold, Sent
+from outlive.model.operation import OperationStatus
 
 WHY = "the database has lost the record of it"
+
+_LOST: frozenset[OperationStatus] = frozenset(("pending",))
+_ENDED: frozenset[OperationStatus] = frozenset(("pending", "later"))
 
 
 def believable_at(sent: Sent, ended_at: int) -> int:
@@ -36,21 +40,25 @@ def left_to_wait_ms(kit: Kit, operation: str) -> int:
 
 
 def doubts(
-    fold: Fold, now: int, why: str, *, lost: bool, concerns: Callable[[Sent], bool] = lambda _: True
-) -> list[Item]:
-    """An entry for each operation that is pending: whether it happened is not known."""
+    fold: Fold, now: int, why: str, *, lost: bool, concerns: Callable[[Sent], bool] = lambda _: True,
+    ended: bool = False,
+) -> list[Item]:  # fmt: skip
+    """An entry for each operation that is pending: whether it happened is not known.
+
+    With `ended` also for each whose outcome was to come later: nobody waits for it any more.
+    """
     return [
         Item(
             kinds.InDoubt(
                 operation=call.sent.id,
                 attempt=call.attempt,
                 why=why,
-                not_before=believable_at(call.sent, now),
-                lost=lost,
+                not_before=believable_at(call.sent, now) if call.sent.status == "pending" else call.sent.not_before,
+                lost=lost and call.sent.status == "pending",
             ),
             call.scope,
             call.key,
         )
         for call in fold.in_doubt()
-        if call.sent is not None and call.sent.status == "pending" and concerns(call.sent)
+        if call.sent is not None and call.sent.status in (_ENDED if ended else _LOST) and concerns(call.sent)
     ]

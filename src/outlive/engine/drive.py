@@ -189,7 +189,7 @@ class Drive:
         if asked is None or (now < asked.grace_until and row.lapses < self._max_lapses):
             return None
         fact, change = end_of(journal.fold)
-        left = doubts(journal.fold, now, "the run was cancelled", lost=True)
+        left = doubts(journal.fold, now, "the run was cancelled", lost=True, ended=True)
         await journal.append(*left, Item(fact), also=Also(change=change))
         return "ended"
 
@@ -356,7 +356,7 @@ class Drive:
         now, why = self.kit.time.now(), "the run was cancelled"
         await attempt.journal.append(
             also=Also(change=change),
-            made=lambda: [*doubts(attempt.fold, now, why, lost=True), Item(fact)],
+            made=lambda: [*doubts(attempt.fold, now, why, lost=True, ended=True), Item(fact)],
         )
         return "ended"
 

@@ -17,7 +17,7 @@ from outlive.log.fold import Call, Fold, step
 from outlive.model.clock import Clock
 from outlive.model.errors import BadArguments, NotForkable, RunExists, UnknownRun, WrongState
 from outlive.model.ids import RunId, Tenant
-from outlive.model.operation import IN_DOUBT
+from outlive.model.operation import OPEN
 from outlive.model.run import Head, History, NewRun, RunRow, refusal_to_fork
 from outlive.store.port import Store
 
@@ -201,7 +201,7 @@ def obstacle(fold: Fold) -> str:
 def _given_up(fold: Fold, call: Call) -> bool:
     """Whether it is known not to have acted and will never be sent: its branch was cancelled."""
     cancelled = any(call.scope in scopes and scopes[call.scope].cancelled is not None for scopes in fold.windows)
-    return cancelled and call.sent is not None and call.sent.status not in IN_DOUBT
+    return cancelled and call.sent is not None and call.sent.status not in OPEN
 
 
 def _belongs(fact: kinds.Fact, before: kinds.Fact | None) -> bool:

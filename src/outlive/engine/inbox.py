@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import TypeAdapter
 
+from outlive.engine import later
 from outlive.engine.cancelling import Request, answers, read
 from outlive.engine.journal import Also, Item, Journal, brief
 from outlive.log import kinds
 from outlive.log.verdict import verdict
 from outlive.model.approval import APPROVAL
 from outlive.model.ids import OperationId
-from outlive.model.operation import IN_DOUBT, SETTLED, OperationRow, OperationStatus
+from outlive.model.operation import OPEN, SETTLED, OperationRow, OperationStatus
 from outlive.store.port import Change, Message
 
 log = logging.getLogger("outlive.worker")
@@ -115,18 +116,32 @@ async def _take(journal: Journal, messages: list[Message], change: Change | None
         return News(pause=pause, asked=tuple(left))
     items: list[Item] = []
     rows: dict[str, OperationRow] = {}
-    for message in messages:
+    words: list[later.Word] = []
+    for message in list(messages):
         if message.topic == CONTROL:
             continue
+        if message.topic == later.COMPLETION and (word := _word(journal, message)) is not None:
+            if journal.seam.in_flight(word.operation):
+                messages.remove(message)  # first comes what the call itself says
+                continue
+            if journal.fold.sent(word.operation) is not None:
+                words.append(word)
+                continue
         moved = await _moved(journal, message, rows)
         if moved is not None:
             items.append(moved)
     taken = tuple(message.id for message in messages)
     # A message is no progress of the run; an outcome that it brings is.
-    progress = any(row.status in SETTLED for row in rows.values())
+    progress = any(row.status in SETTLED for row in rows.values()) or any(one.answer == "happened" for one in words)
     also = Also(change=change, rows=tuple(rows.values()), taken=taken, progress=progress)
     met = [asked for asked, message in requests if asked is not None and message.id not in kept]
-    await journal.append(*items, also=also, made=lambda: list(answers(journal, met)))
+
+    def made() -> Iterator[Item]:
+        yield from answers(journal, met)
+        yield from _completed(journal, words)
+
+    if messages or change is not None:
+        await journal.append(*items, also=also, made=made)
     return News(bool(messages), progress, pause, tuple(left))
 
 
@@ -136,6 +151,23 @@ def _request(journal: Journal, message: Message) -> Request | None:
     except ValueError as error:
         log.warning("run %s: message %d in its inbox is not understood: %s", journal.row.id, message.id, error)
         return None
+
+
+def _word(journal: Journal, message: Message) -> later.Word | None:
+    try:
+        return later.read(message.body)
+    except ValueError as error:
+        log.warning("run %s: message %d in its inbox is not understood: %s", journal.row.id, message.id, error)
+        return None
+
+
+def _completed(journal: Journal, words: Iterable[later.Word]) -> Iterator[Item]:
+    """What the other side has told, judged by what is recorded when it gets its place, each after the one before."""
+    for word in words:
+        call = journal.fold.sent(word.operation)
+        assert call is not None
+        fact = later.of_call(word, call, journal.time.now())
+        yield Item(fact, call.scope, call.key, word.payload)
 
 
 async def _moved(journal: Journal, message: Message, rows: dict[str, OperationRow]) -> Item | None:
@@ -153,6 +185,8 @@ async def _moved(journal: Journal, message: Message, rows: dict[str, OperationRo
         moved: tuple[Item, OperationRow] | None
         if message.topic == EVIDENCE:
             moved = _evidence(_testimony.validate_json(message.body), row, journal)
+        elif message.topic == later.COMPLETION:
+            moved = _told(later.read(message.body), row, journal)
         elif message.topic == RESOLUTION:
             moved = _resolution(_decision.validate_json(message.body), row, journal)
         else:
@@ -187,6 +221,12 @@ def _evidence(said: Testimony, row: OperationRow, journal: Journal) -> tuple[Ite
     return Item(fact, payload=said.payload), row
 
 
+def _told(word: later.Word, row: OperationRow, journal: Journal) -> tuple[Item, OperationRow]:
+    now = journal.time.now()
+    fact = later.of_row(word, row, brief(word.payload), now)
+    return Item(fact, payload=word.payload), later.recorded(row, fact, now, brief(word.payload))
+
+
 def _resolution(said: Decision, row: OperationRow, journal: Journal) -> tuple[Item, OperationRow] | None:
     early = said.decision == "did-not-happen" and journal.time.now() < row.not_before
     fits = row.status in decidable(said.decision) and row.status != "pending"
@@ -206,10 +246,12 @@ _DECIDED: dict[str, OperationStatus] = {
 
 
 def decidable(decision: str) -> frozenset[OperationStatus]:
-    """In which states of an operation a person can say so: in doubt, or held because another run has done it."""
+    """In which states of an operation a person can say so: in doubt, with its outcome to come, or held because another
+    run has done it.
+    """
     if decision == "abandon":
-        return IN_DOUBT | {"held"}
-    return frozenset(("held",)) if decision in ("reuse", "repeat") else IN_DOUBT
+        return OPEN | {"held"}
+    return frozenset(("held",)) if decision in ("reuse", "repeat") else OPEN
 
 
 def decided(row: OperationRow, decision: str, at: int, outcome: str | None) -> OperationRow:

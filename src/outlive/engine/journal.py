@@ -16,7 +16,7 @@ import json
 import logging
 import types
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from outlive.engine.authority import DatabaseTime, Grip, margin_s
@@ -131,11 +131,15 @@ class Seam:
         """Whether the root scope may be in the call of this key: where nobody drives the run, it may."""
         return True
 
+    def in_flight(self, operation: str) -> bool:
+        """Whether the call of an operation is being made here, and has its record still to come."""
+        return False
+
     def cancelling(self) -> None:
         """The run's cancellation has just got its place in the log."""
 
 
-Made = Callable[[], Sequence[Item]]
+Made = Callable[[], Iterable[Item]]
 
 
 class Journal:

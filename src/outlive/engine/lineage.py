@@ -17,14 +17,14 @@ from outlive.engine.failures import writable
 from outlive.log.canonical import digest
 from outlive.model.errors import StoreError
 from outlive.model.ids import RunId, Tenant
-from outlive.model.operation import OperationRow, OperationStatus
+from outlive.model.operation import OPEN, OperationRow, OperationStatus
 from outlive.model.run import RunRow
 from outlive.store.port import Store
 
 log = logging.getLogger("outlive.run")
 
 # What may have acted. Of what was abandoned nobody knows.
-ACTED: frozenset[OperationStatus] = frozenset(("pending", "unknown", "succeeded", "abandoned"))
+ACTED: frozenset[OperationStatus] = OPEN | {"succeeded", "abandoned"}
 
 
 class Source(Protocol):

@@ -1,8 +1,8 @@
 """Which entries of an append somebody has to be told of: decided where they are written, so that no place forgets it.
 
-A run that becomes blocked, an operation whose outcome became unknown, an effect that happened twice, entries that were
-lost, a question to a person, an approval that is asked for, and the reminder of that. What the engine settles by itself
-(it repeats an idempotent operation) is not told while the run goes on.
+A run that becomes blocked, an operation whose outcome became unknown, an effect that happened twice, an outcome that is
+contradicted, entries that were lost, a question to a person, an approval that is asked for, and the reminder of that.
+What the engine settles by itself (it repeats an idempotent operation) is not told while the run goes on.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ _TELLING = (
     kinds.Blocked,
     kinds.InDoubt,
     kinds.Evidence,
+    kinds.Completed,
     kinds.EntriesLost,
     kinds.Waiting,
     kinds.Proposed,
@@ -71,10 +72,14 @@ def _of(place: int, fact: kinds.Fact, payload: str | None, fold: Fold, change: S
                     "why": fact.why[:SHOWN],
                 }
                 yield place, "unknown operation", "", told
-        case kinds.Evidence(verdict="duplicate"):
+        case kinds.Evidence(verdict="duplicate") | kinds.Completed(verdict="duplicate"):
             call = fold.sent(fact.operation)
             told = {"operation": fact.operation, "tool": call.name if call else "", "attempt": fact.attempt}
             yield place, "duplicate effect", "", told
+        case kinds.Completed(verdict="contradicts"):
+            call = fold.sent(fact.operation)
+            told = {"operation": fact.operation, "tool": call.name if call else "", "attempt": fact.attempt}
+            yield place, "contradiction", "", {**told, "answer": fact.answer, "key": fact.key}
         case kinds.EntriesLost() if change != "blocked":
             lost = [one.operation for one in fact.operations]
             yield place, "entries lost", "", {"first": fact.first, "last": fact.last, "operations": lost}

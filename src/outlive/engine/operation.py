@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Generic, Protocol
+from datetime import datetime, timedelta
+from typing import Generic, Never, ParamSpec, Protocol, cast
 
 from typing_extensions import TypeVar
 
@@ -20,12 +21,15 @@ from outlive.engine.definition import ToolSpec
 from outlive.engine.failures import writable
 from outlive.engine.journal import Item
 from outlive.engine.scope import Scope
+from outlive.engine.waits import moment
 from outlive.log import kinds
 from outlive.model.errors import Refused, SecretMissing, SettingInvalid
+from outlive.model.operation import Pending
 from outlive.model.signals import NotSent, ToldToStop
 from outlive.secret.port import read_secret
 
 D = TypeVar("D", default=None)
+P = ParamSpec("P")
 
 log = logging.getLogger("outlive.operation")
 
@@ -73,6 +77,11 @@ class WindowOver(NotSent):
     """Nothing was sent: the authority to send, as it was when the intent was written, has run out."""
 
 
+def _of_any_type(fn: Callable[P, object]) -> Callable[P, Never]:
+    """To type checkers what is returned stands for a result of whatever type the tool has."""
+    return cast("Callable[P, Never]", fn)
+
+
 class Operation(Generic[D]):
     """What tool code (and `reconcile`) holds: what is being done, the key to do it once, and the tools to be honest.
 
@@ -108,6 +117,28 @@ class Operation(Generic[D]):
         clean = {name: self._seam.kit.scrubber.scrub(writable(str(value))) for name, value in facts.items()}
         await self._seam.journal.append(Item(kinds.Noted(operation=self.id, facts=clean)))
         self.notes.update(clean)
+
+    @_of_any_type
+    def pending(self, *, until: timedelta | datetime) -> Pending:
+        """Say that the other side has taken it on and tells the outcome later: `return op.pending(until=…)`.
+
+        `app.complete` with this operation's `id` is how it does. The run waits, unloaded, for so long or until an
+        instant (with its time zone); after that the operation is looked up, or a person decides. Raises Refused in a
+        tool that is *read* or *transactional*, in a look-up, and for a time that is over.
+        """
+        what = f"op.pending in {self._tool.name}"
+        if self._connection is not None or self._tool.policy.effect in ("read", "transactional"):
+            why = (
+                f"a {self._tool.policy.effect} tool has its outcome when it ends; declare what acts elsewhere external"
+            )
+            raise Refused(what=what, why=why)
+        if self._send_until is None or self._ended:
+            raise Refused(what=what, why="only the call itself can say so, while it runs, and not a look-up")
+        now = self._seam.kit.time.now()
+        at = moment(until, now)
+        if at <= now:
+            raise Refused(what=f"op.pending(until={until})", why="that time is over")
+        return Pending(at)
 
     def stream(self, text: str) -> None:
         """Let whoever follows the run see text of this call while it is made, as `outlive.events.stream` does."""

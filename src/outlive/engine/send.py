@@ -23,6 +23,7 @@ from outlive.engine.calls import Asked, Got, execute
 from outlive.engine.definition import ToolSpec
 from outlive.engine.doubt import WHY, believable_at, watch
 from outlive.engine.journal import Also, Item
+from outlive.engine.later import awaited
 from outlive.engine.lineage import Source, Standing, has_forks, keys_of, standing, told
 from outlive.engine.operation import Facts, Operation, WindowOver, sending
 from outlive.engine.scope import Parked, Scope
@@ -90,6 +91,8 @@ class Send:
                 raise asyncio.CancelledError
             if sent.status == "unknown":
                 await settle(self, call, sent)
+            elif sent.status == "later":
+                await awaited(self, call, sent)
             elif sent.status == "held":
                 await self.decision(call)
                 if sent.status == "held":
@@ -159,6 +162,10 @@ class Send:
         """One more attempt under the same key."""
         await self._send(call)
 
+    async def leave(self, call: Call, sent: Sent) -> None:
+        """See `settle.leave`."""
+        await leave(self, call, sent)
+
     async def allowed(self) -> bool:
         """As a `read` tool needs it: there is no intent, so what it needs is used by a commit of its own."""
         while await self.consent.obtain():
@@ -194,7 +201,7 @@ class Send:
         if call is not None and call.sent is not None:
             status = call.sent.status
             await attempt.gate(self.scope, cancellable=status not in IN_DOUBT)
-            await self._hear()
+            await self.hear()
             if call.done or call.sent.status != status:
                 return call
         else:
@@ -281,8 +288,8 @@ class Send:
                 detail = f"operation {call.sent.id}: {told(theirs, self.asked.shown)}"
                 await self.attempt.park(self.scope, Parked("a person decides", block="done elsewhere", detail=detail))
 
-    async def _hear(self) -> None:
-        """Before it is sent again: somebody may know what became of it."""
+    async def hear(self) -> None:
+        """Before it is sent again, or waited for: somebody may know what became of it."""
         while True:
             try:
                 if (await inbox.take(self.attempt.journal)).taken:
@@ -345,15 +352,23 @@ class Send:
             self.policy.timeout,
             self.tool.name,
             self.tool.policy.raises,
+            may_wait=True,
         )
 
     async def _recorded(self, call: Call, sent: Sent, got: Got, *, begun: bool) -> None:
         """Write what an execution gave, as what it says about the effect."""
         policy, number = self.tool.policy, call.attempt
         error = got.error
+        if call.done:
+            return  # somebody who knew was faster
         # The commit of the intent took so long that the tool was not even begun: that is nobody's failed attempt.
         free = isinstance(got.raised, WindowOver) and not begun
-        if error is None:
+        if got.pending is not None:
+            not_before = believable_at(sent, self.attempt.kit.time.now())
+            watch(self.attempt.kit, sent.id, not_before)
+            until = got.pending.until
+            await self.record(kinds.Later(operation=sent.id, attempt=number, until=until, not_before=not_before))
+        elif error is None:
             fact = kinds.Outcome(operation=sent.id, attempt=number, status="succeeded", how="call")
             await self.record(fact, payload=got.text, progress=True)
         elif got.raised is not None and isinstance(got.raised, policy.raises):
@@ -397,7 +412,7 @@ class Send:
         """The run is not ours any more, but we know what our call answered: leave it as evidence for the new owner."""
         attempt = self.attempt
         if got.error is None:
-            answer = "succeeded"
+            answer = "succeeded" if got.pending is None else ""
         elif isinstance(got.raised, self.tool.policy.raises):
             answer = "raised"
         else:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from outlive.engine import failures
 from outlive.engine.callables import run_callable
 from outlive.engine.doubt import left_to_wait_ms
+from outlive.engine.later import denied, given_up
 from outlive.engine.scope import Parked
 from outlive.log import kinds
 from outlive.log.fold import Call, Sent
@@ -30,7 +31,11 @@ async def settle(send: Send, call: Call, sent: Sent) -> None:
     """One move towards knowing; the caller looks at what is recorded then. Parks where a person is needed."""
     policy, attempt = send.tool.policy, send.attempt
     now = attempt.kit.time.now()
-    if send.dedupes(sent) and sent.spent < send.policy.retry.attempts:
+    # What the other side has taken on is looked up, where that is possible, before it is asked for again.
+    repeats = send.dedupes(sent) and sent.spent < send.policy.retry.attempts
+    if sent.denied:
+        await denied(send, call, sent)
+    elif repeats and not (sent.until and policy.reconcile is not None):
         await attempt.wait_until(send.scope, sent.again_at, f"repeating {send.asked.shown}", cancellable=False)
         await send.send_again(call)
     elif policy.reconcile is None:
@@ -47,6 +52,8 @@ async def leave(send: Send, call: Call, sent: Sent) -> None:
     """The run is being cancelled: nothing is sent again, and nobody is waited for. What can be known at once is asked
     for once; the rest is in doubt, for a person to settle whenever.
     """
+    if sent.status == "later":
+        await send.record(given_up(send, call, sent, "the run was cancelled"))
     if sent.status == "pending":
         await send.record(send.doubt(call, sent, "its worker was lost, and the run was cancelled", lost=True))
     if sent.status == "unknown" and send.tool.policy.reconcile is not None and not sent.lookups:

@@ -12,10 +12,11 @@ from typing import Literal, assert_never
 
 from outlive.log import kinds
 from outlive.log.asked import Asked, asked, decided, sent_before
+from outlive.log.awaited import completed, cost, later
 from outlive.log.difference import Difference
 from outlive.log.entry import Entry
 from outlive.model.errors import UndecodableEntry
-from outlive.model.operation import IN_DOUBT, SETTLED, Effect, OperationStatus
+from outlive.model.operation import OPEN, SETTLED, Effect, OperationStatus
 
 _SHOWN = 20
 
@@ -53,6 +54,10 @@ class Sent:
     """A person has decided that it is done once more, although another run of the same origin has done it."""
     compensates: str = ""
     """The operation of another run that this one undoes."""
+    until: int = 0
+    """How long the outcome of the last attempt is, or was, waited for; 0 where it was not to come later."""
+    denied: bool = False
+    """The other side says that the last attempt did not happen, which could not be believed when it said so."""
 
 
 @dataclass(slots=True)
@@ -157,9 +162,11 @@ class Fold:
         return self.operations.get(operation) or self.orphans.get(operation)
 
     def in_doubt(self, *, orphans: bool = False) -> list[Call]:
-        """Operations that are pending or unknown; with those of lost entries that no call has met again, if asked."""
+        """Operations that are pending, unknown, or have their outcome to come; with those of lost entries that no call
+        has met again, if asked.
+        """
         known = [*self.operations.values(), *(self.orphans.values() if orphans else ())]
-        return [c for c in known if c.sent and c.sent.status in IN_DOUBT]
+        return [c for c in known if c.sent and c.sent.status in OPEN]
 
 
 def moved(state: Fold, since: int, by: int) -> None:
@@ -391,6 +398,7 @@ def _intent(state: Fold, seq: int, call: Call, fact: kinds.Intent | kinds.Held, 
     call.sent.approval, call.sent.executed = fact.approval, fact.executed
     call.attempt, call.sent.send_by, call.sent.status = fact.attempt, fact.send_by, "pending"
     call.sent.lost, call.sent.lookups, call.sent.again_at = False, 0, 0
+    call.sent.until, call.sent.denied = 0, False
 
 
 def _stood(state: Fold, seq: int, fact: kinds.Retried | kinds.EntriesLost) -> None:
@@ -448,7 +456,7 @@ def _met_again(state: Fold, seq: int, fact: kinds.MetAgain, scope: str, key: str
 def _operation(state: Fold, seq: int, fact: kinds.Fact, payload: str | None) -> None:
     operation: object = getattr(fact, "operation", None)
     call = state.sent(str(operation))
-    if call is None and isinstance(fact, kinds.Evidence):
+    if call is None and isinstance(fact, kinds.Evidence | kinds.Completed):
         # It speaks of a turn that has left the window: only an effect too many still matters.
         state.duplicate = fact.operation if fact.verdict == "duplicate" else state.duplicate
         return
@@ -469,9 +477,8 @@ def _operation(state: Fold, seq: int, fact: kinds.Fact, payload: str | None) -> 
             sent.spent += 1 if sent.effect == "idempotent" and not fact.lost else 0
         case kinds.LookedUp():
             sent.lookups, sent.again_at = fact.number, fact.again_at
-        case kinds.Absent():
-            sent.status = "absent"
-            sent.spent += _costs(sent)
+        case kinds.Absent() | kinds.Later() | kinds.Completed():
+            _heard(state, call, sent, fact, payload)
         case kinds.Noted():
             sent.notes.update(fact.facts)
         case kinds.Resolved():
@@ -482,9 +489,19 @@ def _operation(state: Fold, seq: int, fact: kinds.Fact, payload: str | None) -> 
             raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why="it cannot be folded")
 
 
-def _costs(sent: Sent) -> int:
-    """What a verdict of absence costs of the retries: nothing where the worker was lost, or the doubt has cost it."""
-    return 0 if sent.lost or sent.effect == "idempotent" else 1
+def _heard(
+    state: Fold, call: Call, sent: Sent, fact: kinds.Absent | kinds.Later | kinds.Completed, payload: str | None
+) -> None:
+    match fact:
+        case kinds.Absent():
+            sent.spent += cost(sent)
+            sent.status = "absent"
+        case kinds.Later():
+            later(call, sent, fact)
+        case _ if completed(call, sent, fact, payload):
+            state.duplicate = sent.id
+        case _:
+            pass
 
 
 def _settle(
@@ -499,8 +516,8 @@ def _resolved(state: Fold, call: Call, sent: Sent, fact: kinds.Resolved, payload
         case "happened":
             _settle(call, sent, "succeeded", payload, None, "person")
         case "did-not-happen":
+            sent.spent += cost(sent)
             sent.status = "absent"
-            sent.spent += _costs(sent)
         case "reuse":
             _settle(call, sent, "succeeded", payload, None, "reuse")
         case "repeat":

@@ -232,7 +232,7 @@ class Absent(Fact):
     KIND: ClassVar[str] = "absent"
     operation: str
     attempt: int
-    how: Literal["lookup", "person"]
+    how: Literal["lookup", "person", "completion"]
     note: str = ""
 
 
@@ -267,6 +267,37 @@ class Evidence(Fact):
     answer: Literal["succeeded", "raised", "sent late"]
     verdict: Literal["settles", "confirms", "duplicate", "no news"]
     error: ErrorRecord | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Later(Fact):
+    """The other side has taken an attempt on, and tells its outcome when it knows it: until `until`, after that nobody
+    waits for it. *Did not happen* can be believed from `not_before` on, if another says so.
+    """
+
+    KIND: ClassVar[str] = "later"
+    operation: str
+    attempt: int
+    until: int
+    not_before: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completed(Fact):
+    """What the other side tells of an attempt, under `key` of its own. Payload: the outcome, if it happened.
+
+    *too early*: a request may still be on its way, so it is gone by when none can be any more. *contradicts*: the run
+    has been told otherwise.
+    """
+
+    KIND: ClassVar[str] = "completion"
+    operation: str
+    attempt: int
+    key: str
+    answer: Literal["happened", "did not happen"]
+    verdict: Literal["settles", "confirms", "duplicate", "contradicts", "too early", "no news"]
+    who: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -580,7 +611,7 @@ _ALL: tuple[type[Fact], ...] = (
     Resolved,
     Evidence, Value, Opened, Joined, ScopeCancelled, Turn, Emitted, Arrived, Waiting, Woken, Suspended, Blocked,
     Released, Retried, Adopted, EntriesLost, Forked, Held, MetAgain, Cancelling, TooLate, Paused, Resumed, Ended,
-    Proposed, Decided, Reminded, RollingBack,
+    Proposed, Decided, Reminded, RollingBack, Later, Completed,
 )  # fmt: skip
 KINDS: dict[str, type[Fact]] = {fact.KIND: fact for fact in _ALL}
 

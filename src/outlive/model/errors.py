@@ -223,11 +223,12 @@ class UnknownRun(RequestError):
 
 
 class UnknownOperation(RequestError):
-    """No operation of that id in the run; or several begin so, which `matches` names."""
+    """No operation of that id in the run; or several begin so, which `matches` names. Without `run`: in no run."""
 
-    def __init__(self, *, run: str, operation: str, matches: tuple[str, ...] = ()) -> None:
+    def __init__(self, *, run: str = "", operation: str, matches: tuple[str, ...] = ()) -> None:
         several = f"{len(matches)} operations that begin with {operation!r}: {', '.join(matches)}"
-        super().__init__(f"run {run} has {several if matches else f'no operation {operation!r}'}")
+        where = f"run {run} has" if run else "there is"
+        super().__init__(f"{where} {several if matches else f'no operation {operation!r}'}")
         self.run, self.operation, self.matches = run, operation, matches
 
 

@@ -14,6 +14,7 @@ NoticeKind = Literal[
     "entries lost",
     "unknown operation",
     "duplicate effect",
+    "contradiction",
     "question",
     "approval",
     "reminder",

@@ -16,11 +16,15 @@ Effect = Literal["read", "idempotent", "external", "transactional"]
 # happened; raised = the tool answered with an exception that it declares.
 # held = not sent, because another run of the same origin has done the same; a person decides.
 # compensated = it succeeded, and a run that rolls its run back has undone it. No log of its own run says so.
+# later = sent and taken on by the other side, which tells the outcome when it knows.
 OperationStatus = Literal[
-    "pending", "retrying", "unknown", "absent", "held", "succeeded", "raised", "failed", "abandoned", "compensated"
+    "pending", "later", "retrying", "unknown", "absent", "held", "succeeded", "raised", "failed", "abandoned",
+    "compensated",
 ]  # fmt: skip
 
 IN_DOUBT: frozenset[OperationStatus] = frozenset(("pending", "unknown"))
+# Sent, and without an outcome as yet.
+OPEN: frozenset[OperationStatus] = IN_DOUBT | {"later"}
 SETTLED: frozenset[OperationStatus] = frozenset(("succeeded", "raised", "failed", "abandoned", "compensated"))
 
 
@@ -70,7 +74,10 @@ class Happened(Generic[R_co]):
 
 
 class DidNotHappen:
-    """Answer of `reconcile`: it did not happen. Believed only when no request can be on its way any more."""
+    """Answer of `reconcile`, or of whoever completes an operation: it did not happen.
+
+    Believed only when no request can be on its way any more.
+    """
 
     def __init__(self, *, note: str = "") -> None:
         self.note = note
@@ -81,6 +88,13 @@ class Unclear:
 
     def __init__(self, note: str) -> None:
         self.note = note
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What a tool returns in place of its result: the outcome comes later, until `until` (database milliseconds)."""
+
+    until: int
 
 
 @dataclass(frozen=True, slots=True)

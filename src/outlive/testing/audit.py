@@ -172,7 +172,9 @@ async def _records(world: World[D], row: RunRow, entries: list[Entry]) -> list[s
     ]
     rows = {one.id: one.status for one in records}
     if row.ended:
-        found += [f"the run has ended with {id} pending" for id, status in rows.items() if status == "pending"]
+        found += [
+            f"the run has ended with {id} {status}" for id, status in rows.items() if status in ("pending", "later")
+        ]
     if row.status in ("succeeded", "failed"):
         found += [f"the run has {row.status} with {id} unknown" for id, status in rows.items() if status == "unknown"]
     if await world.store.unread(DEFAULT_TENANT, row.id):

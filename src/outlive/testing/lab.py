@@ -28,7 +28,7 @@ from outlive.engine.definition import Agent, AgentSpec
 from outlive.model.approval import ApprovalRow
 from outlive.model.errors import Refused
 from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
-from outlive.model.operation import IN_DOUBT, OperationRow
+from outlive.model.operation import OPEN, OperationRow
 from outlive.model.run import RunFilter
 from outlive.testing.clock import ManualClock
 from outlive.testing.faults import Fault, FaultKind, FaultyStore
@@ -253,7 +253,7 @@ class Lab(Generic[D]):
         if named not in self._app.registry.tools:
             found = [row for row in rows if row.id.startswith(named)]
         else:
-            found = [row for row in rows if row.tool == named and row.status in {*IN_DOUBT, "held"}]
+            found = [row for row in rows if row.tool == named and row.status in {*OPEN, "held"}]
         if len(found) != 1:
             listed = "; ".join(f"{row.id} {row.tool} is {row.status}" for row in rows) or "none at all"
             raise Refused(what=f"resolve({named!r})", why=f"it names {len(found)} operations; run {run} has: {listed}")
