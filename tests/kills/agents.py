@@ -135,7 +135,14 @@ async def secretive(op: Operation[Deps], invoice: str) -> str:
     return f"{charge} with {token}"
 
 
-TOOLS = {tool.name: tool for tool in (looked_up, patient, blind, far_away, deduped, stopping, secretive)}
+@app.tool(effect="external", settle_after=SOON, timeout=timedelta(seconds=5))
+async def taken_on(op: Operation[Deps], invoice: str) -> str:
+    """The bank has taken it on; what became of it, somebody tells later."""
+    await post(op, op.deps.bank, invoice)
+    return op.pending(until=timedelta(minutes=10))
+
+
+TOOLS = {tool.name: tool for tool in (looked_up, patient, blind, far_away, deduped, stopping, secretive, taken_on)}
 
 
 async def afterwards(invoice: str) -> str:

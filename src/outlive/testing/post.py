@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from outlive.app import mail as mails
+from outlive.app.complete import complete
+from outlive.app.registry import Registry
+from outlive.engine.control import Control
 from outlive.engine.worker import Worker
 from outlive.model.errors import Refused, UnknownQuestion
-from outlive.model.ids import DEFAULT_TENANT, RunId
+from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
+from outlive.model.operation import DidNotHappen, Happened
 from outlive.store.port import Look, Store
 from outlive.testing.clock import ManualClock
 
@@ -21,26 +25,33 @@ from outlive.testing.clock import ManualClock
 class Mail:
     """A message on `topic` with the sender's `key`, or without a topic the answer to the question of that text.
 
-    It is said at `at`: so long after the start, or before call number `at` of the workers to their store, while they
-    drive the run. What was not said by then is said when nothing else happens any more, also when the run has ended.
+    With `completes` it is the outcome of the last operation of that tool, or a `DidNotHappen`, under `key`, and is not
+    said before there is one. It is said at `at`: so long after the start, or before call number `at` of the workers to
+    their store, while they drive the run. What was not said by then is said when nothing else happens any more, also
+    when the run has ended.
     """
 
     body: object
     topic: str = ""
     key: str = ""
     question: str = ""
+    completes: str = ""
     at: timedelta | int = timedelta(0)
 
     def __post_init__(self) -> None:
-        if not (self.topic and self.key) and not (self.question and not self.topic):
-            raise Refused(what=str(self), why="it has a topic and a key, or the text of a question")
+        keyed = bool(self.topic or self.completes)
+        if sum(map(bool, (self.topic, self.question, self.completes))) != 1 or (keyed and not self.key):
+            why = "it has a topic and a key, the text of a question, or the tool that it completes and a key"
+            raise Refused(what=str(self), why=why)
 
 
 class Post:
     """What is still to be said to one run."""
 
-    def __init__(self, store: Store, clock: ManualClock, run: RunId, mail: Sequence[Mail]) -> None:
-        self._store, self._clock, self._run = store, clock, run
+    def __init__(
+        self, store: Store, clock: ManualClock, run: RunId, mail: Sequence[Mail], registry: Registry | None = None
+    ) -> None:
+        self._store, self._clock, self._run, self._registry = store, clock, run, registry or Registry()
         self._began, self._calls = clock.now(), 0
         self._left = list(mail)
 
@@ -75,6 +86,8 @@ class Post:
         return self._began + one.at // timedelta(milliseconds=1) if isinstance(one.at, timedelta) else None
 
     async def _say(self, one: Mail) -> bool:
+        if one.completes:
+            return await self._complete(one)
         body, now = mails.written(one.body, "what the test says"), self._clock.now()
         if one.topic:
             self._left.remove(one)
@@ -89,4 +102,16 @@ class Post:
         self._left.remove(one)
         for said, who in ((body, "ada"), ('"what nobody may be told"', "bea")):
             await mails.answer(self._store, DEFAULT_TENANT, self._run, question.id, said, who, now)
+        return True
+
+    async def _complete(self, one: Mail) -> bool:
+        rows = await self._store.operations(DEFAULT_TENANT, self._run)
+        last = next((row for row in reversed(rows) if row.tool == one.completes), None)
+        if last is None or one not in self._left:
+            return False
+        self._left.remove(one)
+        told = one.body if isinstance(one.body, DidNotHappen) else Happened(one.body)
+        control = Control(self._store, self._clock, Owner("the other side"))
+        for said in (told, DidNotHappen()):
+            await complete(control, self._registry, DEFAULT_TENANT, last.id, said, key=one.key)
         return True

@@ -235,7 +235,7 @@ class Sweep(Generic[I, R, D]):
             world.next_faults = [point.second] if point and point.second else []
             first = world.process
             handle = await world.client.start(self._agent, self._input, id=name)
-            world.post = Post(world.store, world.clock, RunId(handle.id), self._mail)
+            world.post = Post(world.store, world.clock, RunId(handle.id), self._mail, world.registry)
             row = await self._finish(world, RunId(handle.id))
             if row.ended and await world.post.rest():
                 row = await self._answered(world, row)
