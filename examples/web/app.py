@@ -2,4 +2,4 @@
 
 from outlive import Outlive
 
-app: Outlive[None] = Outlive(include=["examples.web.agent"])
+app: Outlive[None] = Outlive(include=["examples.web.agent", "examples.web.press"])

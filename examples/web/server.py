@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Annotated
 
 import uvicorn
-from fastapi import FastAPI, Header, Request, Response
+from fastapi import Body, FastAPI, Header, Request, Response
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from examples.web.agent import Order, Verdict, report
 from examples.web.app import app
-from outlive import Handle
-from outlive.errors import OutliveError, RunExists, UnknownRun
+from examples.web.press import Told, genuine, printing
+from outlive import DidNotHappen, Handle, Happened
+from outlive.errors import OutliveError, RunExists, UnknownOperation, UnknownRun
 from outlive.events import Event
 
 
@@ -67,9 +68,38 @@ async def answer(id: str, said: Answer) -> None:
     await app.handle(report, id).answer(said.question, said.verdict, who=said.verdict.who)
 
 
+@api.put("/prints/{id}", status_code=202)
+async def order(id: str, text: Annotated[str, Body(embed=True)]) -> dict[str, str]:
+    """Have a text printed; what becomes of it the press tells."""
+    handle = await app.start(printing, text, id=id)
+    return {"id": handle.id, "status": await handle.status()}
+
+
+@api.get("/prints/{id}")
+async def printed(id: str) -> dict[str, str]:
+    handle = app.handle(printing, id)
+    status = await handle.status()
+    return {"id": id, "status": status, "result": await handle.result() if status == "succeeded" else ""}
+
+
+@api.post("/press", status_code=204)
+async def press(request: Request) -> Response:
+    """The webhook of the press. What it tells is stored when this answers, and may be told again."""
+    body = await request.body()
+    if not genuine(request.headers, body):
+        return JSONResponse({"error": "the signature is not good"}, status_code=403)
+    try:
+        told = Told.model_validate_json(body)
+    except ValidationError as error:
+        return JSONResponse({"error": str(error)}, status_code=422)
+    outcome = DidNotHappen() if told.printed is None else Happened(told.printed)
+    await app.complete(told.order, outcome, key=told.event)
+    return Response(status_code=204)
+
+
 @api.exception_handler(OutliveError)
 async def refused(_: Request, error: Exception) -> Response:
-    code = 404 if isinstance(error, UnknownRun) else 409 if isinstance(error, RunExists) else 400
+    code = 404 if isinstance(error, UnknownRun | UnknownOperation) else 409 if isinstance(error, RunExists) else 400
     return JSONResponse({"error": str(error)}, status_code=code)
 
 

@@ -7,10 +7,13 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
+T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 
@@ -18,9 +21,9 @@ PATIENCE = 60.0
 class Server:
     """`url` is where it listens."""
 
-    def __init__(self, store: str) -> None:
+    def __init__(self, store: str, **environment: str) -> None:
         env = {name: value for name, value in os.environ.items() if not name.startswith("OUTLIVE_")}
-        env |= {"OUTLIVE_STORE": store, "PYTHONWARNINGS": "error"}
+        env |= {"OUTLIVE_STORE": store, "PYTHONWARNINGS": "error", **environment}
         command = [sys.executable, "-m", "examples.web.server", "--port", "0"]
         self._process = subprocess.Popen(command, cwd=ROOT, env=env, text=True, stderr=subprocess.PIPE)
         self.said: list[str] = []
@@ -54,10 +57,19 @@ class Server:
         listening.set()
 
 
+def until(look: Callable[[], T | None], what: str) -> T:
+    """What `look` finds, once it does."""
+    end = time.monotonic() + PATIENCE
+    while (found := look()) is None:
+        assert time.monotonic() < end, f"{what}: in vain"
+        time.sleep(0.02)
+    return found
+
+
 @contextmanager
-def server(store: str) -> Iterator[Server]:
+def server(store: str, **environment: str) -> Iterator[Server]:
     """One that is gone after the block."""
-    made = Server(store)
+    made = Server(store, **environment)
     try:
         yield made
     finally:
