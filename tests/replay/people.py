@@ -1,12 +1,15 @@
-"""Agents whose logs need somebody beside the worker: who cancels, approves, or adopts what a release differs in."""
+"""Agents whose logs need somebody beside the worker: who cancels, approves, adopts what a release differs
+in, or tells an outcome that comes later.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-from outlive import Agent, Operation, Outlive, Run
+from outlive import Agent, DidNotHappen, Happened, Operation, Outlive, Run
 from outlive.app.approvals import Approvals
+from outlive.app.complete import complete
 from outlive.approvals import Approval
 from outlive.engine.adoption import Acceptance
 from outlive.engine.control import Control
@@ -17,6 +20,7 @@ from outlive.model.run import RunRow
 from outlive.store.port import Store
 from outlive.testing.clock import ManualClock
 from tests.sweep import cancelled, corpus
+from tests.sweep import later as later_scenes
 from tests.sweep.cancelled import CANCELLED
 from tests.sweep.corpus import CORPUS, SOON, Bank, double, triple
 
@@ -89,6 +93,17 @@ async def adopts(store: Store, clock: ManualClock, row: RunRow) -> bool:
     return False
 
 
+async def tells(store: Store, clock: ManualClock, row: RunRow) -> bool:
+    """What the other side has taken on first, did not happen; everything else did."""
+    control = Control(store, clock, Owner("the other side"))
+    waiting = [one for one in await store.operations(row.tenant, row.id) if one.status == "later"]
+    for one in waiting:
+        told = Happened("inv#3") if one.attempt > 1 or one.tool == "order_once" else DidNotHappen(note="out of stock")
+        await complete(control, app.registry, row.tenant, one.id, told, key=f"evt-{one.attempt}")
+    return bool(waiting)
+
+
 RECORDED: list[tuple[Agent[str, object], Person | None]] = [
     *((agent, None) for agent in (*CORPUS, *CANCELLED)), (approved, decides), (adopted, adopts),
+    (later_scenes.orders, tells),
 ]  # fmt: skip
