@@ -75,6 +75,7 @@ async def test_a_terminated_run_leaves_it_in_doubt(either: Rig) -> None:
     await waiting(either)
     await either.app(base).handle(subject, RUN).terminate(who="ada")
     assert (await operation(either)).status == "unknown"
+    assert (await either.kinds(RUN))[-2:] == ["unknown", "ended"]
 
 
 async def test_a_paused_run_takes_it_in_when_it_is_resumed(rig: Rig) -> None:
