@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from outlive.app import mail
 from outlive.app.given import check_texts
@@ -12,7 +13,9 @@ from outlive.engine import later
 from outlive.engine.control import Control
 from outlive.engine.definition import ToolSpec
 from outlive.engine.failures import writable
+from outlive.engine.worker import owner_name
 from outlive.log.codec import Codec
+from outlive.model.clock import SystemClock
 from outlive.model.errors import (
     BadArguments,
     LeaseLost,
@@ -25,7 +28,10 @@ from outlive.model.errors import (
 from outlive.model.ids import OperationId, Tenant
 from outlive.model.operation import DidNotHappen, Happened, OperationRow
 from outlive.model.run import ENDED, RunRow
-from outlive.store.port import Message
+from outlive.store.port import Message, Store
+
+if TYPE_CHECKING:
+    from outlive.app.outlive import Outlive
 
 _LONGEST = 200
 
@@ -97,3 +103,23 @@ def _encoded(codec: Codec[object], outcome: object, tool: str) -> str:
         except (UndecodableEntry, NotSerialisable) as error:
             why = f"its outcome has to be a {codec.name}: {error if isinstance(error, UndecodableEntry) else refused}"
             raise BadArguments(function=tool, why=why) from None
+
+
+async def told(
+    store: Store, app: Outlive[object] | None, tenant: str, operation: str, outcome: str | None, *, key: str, who: str,
+    why: str,
+) -> tuple[bool, OperationRow, RunRow]:  # fmt: skip
+    """See `complete`; `outcome` is JSON, None: it did not happen. Also the operation and its run after that.
+
+    Only an outcome needs the application: it has the tool's result type.
+    """
+    said: Happened[object] | DidNotHappen = DidNotHappen()
+    if outcome is not None:
+        said = Happened(json.loads(mail.check_json(outcome, "the outcome")))
+    clock, registry = SystemClock(), app.registry if app is not None else Registry()
+    control = Control(store, clock, owner_name(clock))
+    new, row = await complete(control, registry, Tenant(tenant), operation, said, key=key, who=who, why=why)
+    run = await store.run(row.tenant, row.run)
+    if run is None:
+        raise UnknownRun(run=row.run)
+    return new, await store.operation(row.tenant, row.id) or row, run

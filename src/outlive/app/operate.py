@@ -16,7 +16,6 @@ from typing import cast, get_args
 from urllib.parse import unquote, urlsplit
 
 from outlive.app import bulk, decide, inspect, mail
-from outlive.app import complete as completing
 from outlive.app.approvals import Approvals, approvals_in
 from outlive.app.client import last_entry
 from outlive.app.compose import open_store
@@ -49,7 +48,7 @@ from outlive.model.errors import (
     UnknownRun,
 )
 from outlive.model.ids import RunId, Tenant
-from outlive.model.operation import IN_DOUBT, OPEN, DidNotHappen, Happened, OperationRow
+from outlive.model.operation import IN_DOUBT, OPEN, OperationRow
 from outlive.model.run import Block, RunFilter, RunRow, Status, refusal_to_fork
 from outlive.store.keeping import Kept
 from outlive.store.port import Divergence, Store, WorkerRow
@@ -390,24 +389,6 @@ async def resolve(
     row = await store.run(found.tenant, found.run)
     assert row is not None
     return found, row
-
-
-async def complete(
-    store: Store, app: Outlive[object] | None, tenant: str, operation: str, outcome: str | None, *, key: str, who: str,
-    why: str,
-) -> tuple[bool, OperationRow, RunRow]:  # fmt: skip
-    """See `Outlive.complete`; `outcome` is JSON, None: it did not happen. Also the operation and its run after that.
-
-    Only an outcome needs the application: it has the tool's result type.
-    """
-    said: Happened[object] | DidNotHappen = DidNotHappen()
-    if outcome is not None:
-        said = Happened(json.loads(mail.check_json(outcome, "the outcome")))
-    registry = app.registry if app is not None else Registry()
-    new, row = await completing.complete(
-        _control(store), registry, Tenant(tenant), operation, said, key=key, who=who, why=why
-    )
-    return new, await store.operation(row.tenant, row.id) or row, await found(store, tenant, row.run)
 
 
 def approvals(store: Store, app: Outlive[object] | None, tenant: str) -> Approvals:

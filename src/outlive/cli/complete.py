@@ -58,6 +58,7 @@ def complete(
     """
     import asyncio
 
+    from outlive.app import complete as completing
     from outlive.app import operate
 
     if (happened is not None) == did_not_happen:
@@ -74,7 +75,7 @@ def complete(
 
     async def go() -> tuple[bool, OperationRow, RunRow]:
         async with operate.reading(settings) as opened:
-            return await operate.complete(
+            return await completing.told(
                 opened, found, settings.tenant, operation, text, key=key, who=who or options.user(), why=why
             )
 

@@ -34,7 +34,7 @@ from outlive.log.codec import codec_of
 from outlive.log.entry import Entry, verify
 from outlive.model.errors import DataError, LeaseLost, NotInDoubt, StoreError, TooEarly, UndecodableEntry, UnknownRun
 from outlive.model.ids import OperationId, Owner, RunId
-from outlive.model.operation import IN_DOUBT, DidNotHappen, Happened, OperationRow, Unclear
+from outlive.model.operation import OPEN, DidNotHappen, Happened, OperationRow, Unclear
 from outlive.model.run import Block, Head, RunRow
 from outlive.store.port import Message
 
@@ -79,7 +79,7 @@ def fate(row: OperationRow, tool: ToolSpec | None) -> tuple[Fate, str]:
         "compensated": ("compensated", f"by {row.compensated_by}"),
         "abandoned": ("left", "whether it happened is not known: it was abandoned"),
     }
-    if row.status in IN_DOUBT:
+    if row.status in OPEN:
         return "in doubt", "it is not known whether it happened"
     if row.status in known:
         return known[row.status]
@@ -170,7 +170,7 @@ class Rollback:
                     before = await self._before(row)
                     if any(one.status == "abandoned" for one in before):
                         return  # a person has said that nobody can know whether that has undone it
-                    if doubtful := next((one for one in before if one.status in IN_DOUBT), None):
+                    if doubtful := next((one for one in before if one.status in OPEN), None):
                         why = f"{_named(doubtful)}, which compensates {shown(row)}, is {doubtful.status}"
                         await self._block(row, "operation in doubt", why)
                         continue
