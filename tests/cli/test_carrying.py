@@ -70,7 +70,7 @@ async def test_a_bundle_is_verified_against_the_store_that_wrote_it(cli: Cli, st
     file.write_text("".join([*lines[:4], lines[4].replace("billed", "bilked"), *lines[6:]]), "utf-8")
     for words in (("import",), ("audit", "verify", "--bundle")):
         shown_error = await said(cli, *words, str(file), "--store", stood, code=codes.ERROR)
-        assert "error: line 6 of the bundle: it is not what was written, or not where it was" in shown_error
+        assert f"error: line 6 of {file}: it is not what was written, or not where it was" in shown_error
     carrying = await said(cli, "export", "bills", "--with-key", "--store", stood)
     done = await asyncio.to_thread(cli, "audit", "verify", "--bundle", "-", "--store", other, input=carrying)
     assert done.exit_code == 0

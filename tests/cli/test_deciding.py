@@ -113,7 +113,7 @@ def test_retry_lets_one_blocked_run_be_tried_again(cli: Cli, operation: str) -> 
     done = cli("retry", "r1", "--why", "the bank answers", "--who", "ada")
     assert (done.exit_code, done.stdout) == (codes.OK, "r1  ready again\n")
     assert entries(cli, "retried") == [{"who": "ada", "why": "the bank answers"}]
-    again = cli("retry", "r1")
+    again = cli("retry", "r1", "--why", "so")
     assert (again.exit_code, again.stderr) == (
         codes.ERROR, "error: run r1 is ready; only a blocked run can be retried\n",
     )  # fmt: skip
@@ -126,9 +126,9 @@ def test_retry_in_bulk_takes_those_that_match(cli: Cli, operation: str) -> None:
     listed = sorted(cli("retry", *chosen, "--dry-run").stdout.splitlines())
     assert listed == ["r1  blocked: operation in doubt", "r2  blocked: operation in doubt"]
     for other in (("--reason", "poison"), ("--agent", "greet")):
-        done = cli("retry", "--blocked", *other)
+        done = cli("retry", "--blocked", *other, "--why", "so")
         assert (done.exit_code, done.stdout, done.stderr) == (codes.OK, "", "0 runs are ready again\n")
-    done = cli("retry", *chosen)
+    done = cli("retry", *chosen, "--why", "so")
     assert sorted(done.stdout.splitlines()) == ["r1  ready again", "r2  ready again"]
     assert done.stderr == "2 runs are ready again\n"
     assert {run["status"] for run in json.loads(cli("ps", "--json").stdout)} == {"ready"}
@@ -137,4 +137,4 @@ def test_retry_in_bulk_takes_those_that_match(cli: Cli, operation: str) -> None:
 
 @pytest.mark.parametrize("arguments", [(), ("r1", "--blocked"), ("r1", "--reason", "poison"), ("r1", "--agent", "buy")])
 def test_retry_takes_one_run_or_all_blocked_ones(cli: Cli, arguments: tuple[str, ...]) -> None:
-    assert cli("retry", *arguments).exit_code == codes.USAGE
+    assert cli("retry", *arguments, "--why", "so").exit_code == codes.USAGE

@@ -89,7 +89,7 @@ def test_a_database_of_a_newer_release(cli: Cli, tmp_path: Path) -> None:
     database = sqlite3.connect(tmp_path / "outlive.db", isolation_level=None)
     database.execute("insert into migration (number, name, sha256, applied_at) values (9999, 'new', 'x', 0)")
     database.close()
-    for verb in (("ps",), ("run", "greet", "x"), ("log", "r1"), ("retry", "r1")):
+    for verb in (("ps",), ("run", "greet", "x"), ("log", "r1"), ("retry", "r1", "--why", "x")):
         done = cli(*verb)
         assert done.exit_code == codes.ERROR
         assert done.stderr.startswith("error: sqlite:///outlive.db has schema 9999, this release knows up to ")

@@ -13,7 +13,8 @@ from tests.cli.conftest import Cli
 from tests.cli.waiting import Place
 
 READING = (
-    ("ps",), ("show", "r1"), ("log", "r1"), ("retry", "r1"), ("retry", "--blocked"), ("doctor",), ("audit", "verify"),
+    ("ps",), ("show", "r1"), ("log", "r1"), ("retry", "r1", "--why", "x"), ("retry", "--blocked", "--why", "x"),
+    ("doctor",), ("audit", "verify"),
     ("resolve", "r1", "op-1", "abandon", "--why", "x"),
 )  # fmt: skip
 MAKING = (("start", "greet", "x"), ("run", "greet", "x"), ("worker",))

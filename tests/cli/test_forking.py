@@ -47,7 +47,7 @@ def test_a_restart_pays_again_only_when_somebody_says_so(cli: Cli, paid: None, t
 
 
 def test_what_is_held_takes_its_own_decisions_and_no_others(cli: Cli, paid: None, tmp_path: Path) -> None:
-    cli("restart", "r1", "--id", "r2")
+    cli("restart", "r1", "--id", "r2", "--why", "so")
     cli("run", "buy", "--id", "r2")
     operation = held(cli, "r2")
     refused = cli("resolve", "r2", operation, "did-not-happen", "--why", "no")
@@ -66,23 +66,23 @@ def test_what_is_held_takes_its_own_decisions_and_no_others(cli: Cli, paid: None
 
 def test_a_fork_is_made_once_and_where_it_can_begin(cli: Cli, paid: None) -> None:
     for _ in range(2):
-        assert cli("fork", "r1", "--id", "f").stdout == "f\n"
+        assert cli("fork", "r1", "--id", "f", "--why", "so").stdout == "f\n"
     assert cli("run", "buy", "--id", "f").stdout == '"ch_1"\n', "the payment is history"
-    taken = cli("fork", "r1", "--id", "f", "--at", "0")
+    taken = cli("fork", "r1", "--id", "f", "--at", "0", "--why", "so")
     assert taken.exit_code == codes.USAGE
     assert "history (it is a fork of r1 at entry" in taken.stderr
-    beyond = cli("fork", "r1", "--at", "99")
+    beyond = cli("fork", "r1", "--at", "99", "--why", "so")
     assert beyond.exit_code == codes.USAGE
     assert "cannot be forked at entry 99" in beyond.stderr
     assert "nearest entry" in beyond.stderr
-    inside = cli("fork", "r1", "--at", "2")
+    inside = cli("fork", "r1", "--at", "2", "--why", "so")
     assert "pay(cents=5) has no outcome there" in inside.stderr
     assert json.loads(cli("show", "f", "--json").stdout)["run"]["fork_of"] == "r1"
 
 
 def test_a_run_that_goes_on_is_not_forked(cli: Cli) -> None:
     cli("run", "buy", "5", "--id", "r1")
-    refused = cli("fork", "r1")
+    refused = cli("fork", "r1", "--why", "so")
     assert (refused.exit_code, refused.stderr) == (
         codes.ERROR, "error: run r1 is blocked; only a run that has ended, or is paused, can be forked\n",
     )  # fmt: skip
@@ -95,12 +95,12 @@ def test_restart_in_bulk_takes_those_that_match_once(cli: Cli) -> None:
     listed = cli("restart", "--status", "failed", "--dry-run")
     assert sorted(listed.stdout.splitlines()) == ["a  failed", "b  failed"]
     assert listed.stderr == "2 runs would be restarted\n"
-    assert cli("restart", "--older-than", "1h").stdout == ""
+    assert cli("restart", "--older-than", "1h", "--why", "so").stdout == ""
     done = cli("restart", "--status", "failed", "--label", "n=a", "--why", "again")
     (line,) = done.stdout.splitlines()
     assert line.startswith("a  restarted as a-fork-")
     assert done.exit_code == codes.OK
-    again = cli("restart", "--status", "failed")
+    again = cli("restart", "--status", "failed", "--why", "so")
     assert "a  left alone: it was restarted or forked before" in again.stdout
     assert again.stderr == "1 run is restarted, 1 left alone\n"
     dry = cli("restart", "--status", "failed", "--dry-run")
@@ -111,7 +111,7 @@ def test_restart_in_bulk_takes_those_that_match_once(cli: Cli) -> None:
 
 @pytest.mark.parametrize("arguments", [(), ("r1", "--status", "failed"), ("--status", "failed", "--id", "x")])
 def test_restart_takes_one_run_or_a_choice(cli: Cli, arguments: tuple[str, ...]) -> None:
-    assert cli("restart", *arguments).exit_code == codes.USAGE
+    assert cli("restart", *arguments, "--why", "so").exit_code == codes.USAGE
 
 
 def test_a_failure_of_one_stops_no_other(cli: Cli) -> None:
@@ -120,7 +120,7 @@ def test_a_failure_of_one_stops_no_other(cli: Cli) -> None:
     dry = cli("restart", "--status", "blocked", "--status", "failed", "--dry-run")
     assert (dry.exit_code, dry.stdout) == (codes.ERROR, "failed  failed\n")
     assert dry.stderr.endswith("1 run would be restarted, 1 failed\n"), "a dry run fails where the run itself would"
-    done = cli("restart", "--status", "blocked", "--status", "failed")
+    done = cli("restart", "--status", "blocked", "--status", "failed", "--why", "so")
     assert done.exit_code == codes.ERROR
     assert "blocked  error: run blocked is blocked; only a run that has ended" in done.stderr
     assert done.stderr.endswith("1 run is restarted, 1 failed\n")

@@ -123,7 +123,13 @@ def test_config_shows_value_and_source(cli: Cli, monkeypatch: pytest.MonkeyPatch
 
 
 def test_reading_makes_no_database(cli: Cli, tmp_path: Path) -> None:
-    for verb in (("ps",), ("show", "r1"), ("log", "r1"), ("retry", "r1"), ("retry", "--blocked")):
+    for verb in (
+        ("ps",),
+        ("show", "r1"),
+        ("log", "r1"),
+        ("retry", "r1", "--why", "x"),
+        ("retry", "--blocked", "--why", "x"),
+    ):
         done = cli(*verb)
         assert done.exit_code == codes.ERROR
         assert done.stderr.startswith("error: sqlite:///outlive.db cannot be used: there is no such database")

@@ -16,7 +16,7 @@ def diverged(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
     assert cli("run", "ship", "tea", "--id", "s1").exit_code == codes.BLOCKED
     monkeypatch.setenv("OUTLIVE_BUILD", "second")
     monkeypatch.setenv("RELEASE", "2")
-    assert cli("retry", "s1").exit_code == codes.OK
+    assert cli("retry", "s1", "--why", "so").exit_code == codes.OK
     assert cli("run", "ship", "--id", "s1").exit_code == codes.BLOCKED
     return cli
 

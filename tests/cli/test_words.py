@@ -244,7 +244,7 @@ def test_the_command_is_named_so_that_it_is_found(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("reason", ["foo", "Poison", "in doubt"])
 def test_retry_knows_its_reasons(cli: Cli, reason: str) -> None:
     cli("start", "greet", "x")
-    done = cli("retry", "--blocked", "--reason", reason)
+    done = cli("retry", "--blocked", "--reason", reason, "--why", "so")
     assert done.exit_code == codes.USAGE
     assert "operation in doubt, duplicate effect, diverged, poison" in done.stderr
 
@@ -278,7 +278,7 @@ def test_config_asks_the_application_that_is_named(cli: Cli, monkeypatch: pytest
 
 def test_what_is_piped_is_whole(cli: Cli) -> None:
     long = "x" * 190
-    cli("run", "buy", "5", "--id", long, "--label", f"team={'y' * 300}")
+    cli("run", "buy", "5", "--id", long, "--label", f"team={'y' * 200}")
     head, row = cli("ps").stdout.splitlines()
     assert (head, row) == (head.rstrip(), row.rstrip())
     assert row.startswith(f"{long}  buy")
@@ -347,3 +347,14 @@ def test_a_worker_warns_of_runs_that_fail_or_block(place: Place) -> None:
     text = [worker.line("WARNING"), worker.line("WARNING")]
     assert any("run r1 failed: ValueError: out of stock" in line for line in text)
     assert any("run r2 is blocked: operation in doubt: " in line for line in text)
+
+
+@pytest.mark.parametrize("verb", ["cancel", "terminate", "pause", "resume", "retry", "fork", "restart"])
+def test_who_acts_on_a_run_says_why(cli: Cli, verb: str) -> None:
+    cli("start", "greet", "x", "--id", "r1")
+    done = cli(verb, "r1")
+    assert done.exit_code == codes.USAGE
+    assert "--why" in done.stderr
+    assert json.loads(cli("show", "r1", "--json").stdout)["run"]["status"] == "ready"
+    if verb not in ("fork", "resume"):
+        assert "--why" not in cli(verb, "r1", "--dry-run").stderr

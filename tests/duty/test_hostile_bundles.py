@@ -13,7 +13,7 @@ import pytest
 
 from outlive.app.carry import take_in
 from outlive.duty.bundle import Bundle, _sealed
-from outlive.errors import BadBundle, OutliveError
+from outlive.errors import BadBundle
 from outlive.model.ids import Tenant
 from outlive.testing.store_scene import Scene
 from tests.duty.conftest import in_file
@@ -152,9 +152,9 @@ async def test_nothing_of_it_is_stored(scene: Scene, made: list[bytes]) -> None:
         assert await kept(scene).known_key(Tenant("other")) is None
 
 
-async def test_what_is_there_twice_is_refused_by_the_store(scene: Scene, made: list[bytes]) -> None:
+async def test_what_is_there_twice_is_refused_with_its_line(scene: Scene, made: list[bytes]) -> None:
     before = left(scene)
     for kind in ("run", "entry", "operation", "message", "divergence"):
-        with pytest.raises(OutliveError):
+        with pytest.raises(BadBundle, match=r"line \d+ of the bundle"):
             await take_in(kept(scene), forged(made, repeats(kind)), Tenant("other"))
         assert left(scene) == before

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Literal
 
 from outlive.app import bulk
+from outlive.app.given import check_said
 from outlive.app.registry import Registry
 from outlive.engine import inbox
 from outlive.engine.adoption import Acceptance
@@ -43,6 +44,7 @@ async def resolve(
     and *repeat* are for an operation that is held, because another run has done it: take its outcome, do it once more.
     Raises UnknownRun, UnknownOperation, NotInDoubt, TooEarly, BadArguments; then nothing is changed.
     """
+    check_said("resolve", who, why)
     row = await _run(control, tenant, run)
     found = await find_operation(control.store, tenant, row.id, operation)
     if (found.status == "held") != (decision in ("reuse", "repeat")) and decision != "abandon":
@@ -58,12 +60,17 @@ async def resolve(
 
 
 async def retry(control: Control, tenant: Tenant, run: str, *, who: str, why: str) -> None:
-    """Let a blocked run be tried again. Raises UnknownRun, WrongState."""
+    """Let a blocked run be tried again. Raises UnknownRun, WrongState, BadArguments."""
+    check_said("retry", who, why)
     await control.retry(await _run(control, tenant, run), who=who, why=why)
 
 
 async def adopt(control: Control, tenant: Tenant, run: str, wish: Acceptance) -> kinds.Adopted:
-    """Accept that the code differs from the log at a step. Raises UnknownRun, WrongState, NotAdoptable."""
+    """Accept that the code differs from the log at a step.
+
+    Raises UnknownRun, WrongState, NotAdoptable, BadArguments.
+    """
+    check_said("adopt", wish.who, wish.why)
     return await control.adopt(await _run(control, tenant, run), wish)
 
 
@@ -74,6 +81,7 @@ async def retry_blocked(
 
     One that somebody else has claimed or retried meanwhile is left out.
     """
+    check_said("retry", who, why)
     which = RunFilter(statuses=("blocked",), agent=agent, reason=reason)
     done: list[RunRow] = []
     async for row in bulk.chosen(control.store, tenant, which):

@@ -12,18 +12,26 @@ from outlive.app.settings import LONGEST
 from outlive.model.errors import BadArguments
 from outlive.model.run import NewRun, RunFilter
 
-_LONGEST_NAME = 200
+LONGEST_NAME = 200
+# A reason, a purpose: for people, who read it in a list.
+LONGEST_WORDS = 2000
+MOST_LABELS = 64
 _MOST_INTEGER = 2**63 - 1
 
 
 def check_start(run: NewRun) -> None:
     """Raises BadArguments for a run that could not be stored, or listed afterwards."""
     for what, name in (("id", run.id), ("tenant", run.tenant), ("queue", run.queue)):
-        if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
-            why = f"the {what} {name!r} is not a printable text of 1 to {_LONGEST_NAME} characters"
+        if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
+            why = f"the {what} {name!r} is not a printable text of 1 to {LONGEST_NAME} characters"
             raise BadArguments(function="start", why=why)
     texts = [("principal", run.principal), ("purpose", run.purpose), ("identity", run.identity or "")]
     check_texts("start", [*texts, *_labels(run.labels)])
+    check_lengths("start", [("principal", run.principal), ("identity", run.identity or "")], LONGEST_NAME)
+    check_lengths("start", [("purpose", run.purpose)], LONGEST_WORDS)
+    if len(run.labels) > MOST_LABELS:
+        raise BadArguments(function="start", why=f"it has {len(run.labels)} labels, at most {MOST_LABELS} can be kept")
+    check_lengths("start", list(_labels(run.labels)), LONGEST_NAME)
     if not -_MOST_INTEGER <= run.priority <= _MOST_INTEGER:
         raise BadArguments(function="start", why=f"the priority {run.priority} is not within 64 bits")
     if run.deadline_ms is not None and abs(run.deadline_ms) > LONGEST / timedelta(milliseconds=1):
@@ -42,6 +50,20 @@ def check_texts(function: str, texts: list[tuple[str, str]]) -> None:
         if "\0" in text or not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text):
             why = f"the {what} {text[:100]!r} has a NUL or half of a surrogate pair, which cannot be stored"
             raise BadArguments(function=function, why=why)
+
+
+def check_lengths(function: str, texts: list[tuple[str, str]], most: int) -> None:
+    """Raises BadArguments for a text of more characters than people would read."""
+    for what, text in texts:
+        if len(text) > most:
+            why = f"the {what} {text[:40]!r}… has {len(text)} characters, at most {most} can be kept"
+            raise BadArguments(function=function, why=why)
+
+
+def check_said(function: str, who: str, why: str) -> None:
+    """Raises BadArguments for who asks and why, if they are too long to be kept."""
+    check_lengths(function, [("who", who)], LONGEST_NAME)
+    check_lengths(function, [("why", why)], LONGEST_WORDS)
 
 
 def _labels(labels: dict[str, str]) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from pydantic_core import from_json
+
 from outlive.engine import inbox, waits
 from outlive.engine.callables import check_name
 from outlive.log import kinds
@@ -100,6 +102,11 @@ def check_json(text: str, what: str) -> str:
         json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise BadArguments(function=what, why=f"it is not JSON: {error}") from None
+    try:
+        from_json(text)
+    except ValueError as error:
+        # As whoever receives it would read it, which bears fewer levels of nesting.
+        raise BadArguments(function=what, why=f"nobody could read it: {error}") from None
     return text.strip()
 
 

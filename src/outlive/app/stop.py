@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Literal
 
+from outlive.app.given import check_said
 from outlive.engine.cancelling import Request
 from outlive.engine.control import Control
 from outlive.engine.failures import writable
@@ -40,6 +41,7 @@ async def cancel(
     """
     if grace < timedelta(0) or wait < timedelta(0):
         raise Refused(what=f"cancel(grace={grace}, wait={wait})", why="a time is not negative")
+    check_said("cancel", who, why)
     row = await _run(control, tenant, run)
     request = Request("cancel", writable(who), writable(why), int(grace / timedelta(milliseconds=1)))
     await control.cancel(row, request, key=key or control.clock.token())
@@ -62,6 +64,7 @@ async def cancel(
 
 async def terminate(control: Control, tenant: Tenant, run: str, *, who: str, why: str) -> RunRow:
     """End a run at once, without its code, whoever drives it. Raises UnknownRun, and WrongState for an ended run."""
+    check_said("terminate", who, why)
     row = await _run(control, tenant, run)
     await control.terminate(row, who=who, why=why)
     return await _run(control, tenant, run)
@@ -72,8 +75,11 @@ async def pause(
 ) -> Paused:
     """Let a run stand still until it is resumed; its calls in flight reach their record first.
 
-    Waits for that, at most `wait`. Raises UnknownRun, and WrongState for an ended run.
+    Waits for that, at most `wait`. Raises UnknownRun, Refused for a negative time, and WrongState for an ended run.
     """
+    if wait < timedelta(0):
+        raise Refused(what=f"pause(wait={wait})", why="a time is not negative")
+    check_said("pause", who, why)
     request, key = Request("pause", writable(who), writable(why)), key or control.clock.token()
     row = await _run(control, tenant, run)
     begun, pause = control.clock.boottime(), _PAUSE_LEAST
@@ -96,6 +102,7 @@ async def pause(
 
 async def resume(control: Control, tenant: Tenant, run: str, *, who: str, why: str) -> RunRow:
     """Let a paused run go on. Raises UnknownRun, and WrongState for a run that is not paused."""
+    check_said("resume", who, why)
     await control.resume(await _run(control, tenant, run), who=who, why=why)
     return await _run(control, tenant, run)
 

@@ -65,7 +65,7 @@ def blocked(found: Report, settings: Settings) -> Iterator[str]:
         yield from adoptions(found, settings)
     if not found.in_doubt and not found.held and not found.in_doubt_elsewhere:
         yield "when its cause is mended, let it be tried again:"
-        yield f"  {command('retry', row.id, to=to)}"
+        yield f"  {command('retry', row.id, '--why', 'what was mended', to=to)}"
 
 
 def adoptions(found: Report, settings: Settings) -> Iterator[str]:

@@ -25,7 +25,7 @@ def cancel(
     older_than: many.OlderThan = None,
     paused: many.Paused = False,
     dry_run: many.DryRun = False,
-    why: options.Why,
+    why: options.WhyUnlessDry = None,
     who: options.Who = None,
     grace: Annotated[
         str, typer.Option(metavar="TIME", help="How long it may clean up, from when its code is told.")
@@ -49,7 +49,6 @@ def cancel(
         status=status, agent=agent, reason=reason, label=label, older_than=older_than, paused=paused or None
     )
     given: dict[str, object] = {"store": store, "tenant": tenant, "unsafe_durability": unsafe_durability or None}
-    verb = stopping.cancelling(
-        who or options.user(), why, grace=options.span_of(grace, "--grace"), wait=many.patience(wait, run, "2m")
-    )
+    said, span = options.said(why, dry_run=dry_run), options.span_of(grace, "--grace")
+    verb = stopping.cancelling(who or options.user(), said, grace=span, wait=many.patience(wait, run, "2m"))
     many.stop(given, run, choice, verb, dry_run=dry_run, done="cancelled")

@@ -21,7 +21,6 @@ Repeat = Annotated[
     bool,
     typer.Option("--repeat-effects", help="Do again, without asking, what the parent has done; it is recorded."),
 ]
-Why = Annotated[str, typer.Option(metavar="TEXT", help="What for; it is kept in the log.", show_default=False)]
 NewId = Annotated[
     str | None,
     typer.Option("--id", metavar="RUN", callback=options.name, show_default=False,
@@ -41,7 +40,7 @@ def fork(
     ] = None,
     id: NewId = None,
     repeat_effects: Repeat = False,
-    why: Why = "",
+    why: options.Why,
     who: options.Who = None,
     store: options.Store = None,
     tenant: options.Tenant = None,

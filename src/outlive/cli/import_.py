@@ -73,8 +73,10 @@ def import_(
 
 @contextmanager
 def opened(file: str) -> Iterator[IO[bytes]]:
-    """The lines of a file, or of stdin."""
+    """The lines of a file, or of stdin. A BadBundle that is raised meanwhile names the file."""
     import sys
+
+    from outlive.model.errors import BadBundle
 
     if file == "-":
         yield sys.stdin.buffer
@@ -84,4 +86,7 @@ def opened(file: str) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be read: {error.strerror}") from None
     with found:
-        yield found
+        try:
+            yield found
+        except BadBundle as bad:
+            raise BadBundle(line=bad.line, why=bad.why, file=file) from None

@@ -57,6 +57,13 @@ Who = Annotated[
     ),
 ]
 Why = Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept in the log.", show_default=False)]
+WhyUnlessDry = Annotated[
+    str | None,
+    typer.Option(
+        "--why", metavar="TEXT", show_default=False,
+        help="Why; it is kept in the log. To be said, but with --dry-run.",
+    ),
+]  # fmt: skip
 Wait = Annotated[
     str | None,
     typer.Option(
@@ -109,6 +116,13 @@ Labels = Annotated[
 ]
 Principal = Annotated[str, typer.Option(metavar="NAME", help="On whose authority it acts.", show_default=False)]
 Purpose = Annotated[str, typer.Option(metavar="TEXT", help="For what purpose it acts.", show_default=False)]
+
+
+def said(why: str | None, *, dry_run: bool) -> str:
+    """Why it is done: whoever acts on runs says it. Raises typer.BadParameter."""
+    if why is None and not dry_run:
+        raise typer.BadParameter("say why, in --why: it is kept in the log")
+    return why or ""
 
 
 def text_of(argument: str | None, what: str) -> str | None:

@@ -19,7 +19,7 @@ def pause(
     label: many.Label = None,
     older_than: many.OlderThan = None,
     dry_run: many.DryRun = False,
-    why: options.Why,
+    why: options.WhyUnlessDry = None,
     who: options.Who = None,
     wait: options.Wait = None,
     store: options.Store = None,
@@ -37,5 +37,6 @@ def pause(
 
     choice = many.Choice(status=status, agent=agent, reason=reason, label=label, older_than=older_than)
     given: dict[str, object] = {"store": store, "tenant": tenant, "unsafe_durability": unsafe_durability or None}
-    verb = stopping.pausing(who or options.user(), why, wait=many.patience(wait, run, "60s"))
+    said = options.said(why, dry_run=dry_run)
+    verb = stopping.pausing(who or options.user(), said, wait=many.patience(wait, run, "60s"))
     many.stop(given, run, choice, verb, dry_run=dry_run, done="paused", how=many.CHOOSING)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from outlive.cli import many, options
-from outlive.cli.fork import NewId, Repeat, Why, make
+from outlive.cli.fork import NewId, Repeat, make
 from outlive.cli.screen import put, say
 
 EXAMPLES = (
@@ -26,7 +26,7 @@ def restart(
     dry_run: many.DryRun = False,
     id: NewId = None,
     repeat_effects: Repeat = False,
-    why: Why = "",
+    why: options.WhyUnlessDry = None,
     who: options.Who = None,
     store: options.Store = None,
     tenant: options.Tenant = None,
@@ -46,12 +46,13 @@ def restart(
     many.check(run, choice)
     if id is not None and (run is None or dry_run):
         raise typer.BadParameter("--id is for one run, which is restarted")
+    said = options.said(why, dry_run=dry_run)
     given: dict[str, object] = {"store": store, "tenant": tenant, "unsafe_durability": unsafe_durability or None}
     if run is not None and not dry_run:
-        put(make(run, 0, id, why, who, given, repeat_effects=repeat_effects).id)
+        put(make(run, 0, id, said, who, given, repeat_effects=repeat_effects).id)
         say(f"it is a restart of {run}, and ready")
         return
-    verb = operate.restarting(who or options.user(), why, repeat_effects=repeat_effects)
+    verb = operate.restarting(who or options.user(), said, repeat_effects=repeat_effects)
     many.act(
         operate.settings_of(None, **given), run, choice, verb, statuses=tuple(ENDED), dry_run=dry_run,
         done="restarted", would=operate.would_restart if run is None else None,

@@ -24,7 +24,7 @@ def resume(
     older_than: many.OlderThan = None,
     paused: Annotated[bool, typer.Option("--paused", help="All paused runs instead of one.")] = False,
     dry_run: many.DryRun = False,
-    why: options.Why,
+    why: options.WhyUnlessDry = None,
     who: options.Who = None,
     store: options.Store = None,
     tenant: options.Tenant = None,
@@ -41,5 +41,5 @@ def resume(
         status=status, agent=agent, reason=reason, label=label, older_than=older_than, paused=paused or None
     )
     given: dict[str, object] = {"store": store, "tenant": tenant, "unsafe_durability": unsafe_durability or None}
-    verb = stopping.resuming(who or options.user(), why)
+    verb = stopping.resuming(who or options.user(), options.said(why, dry_run=dry_run))
     many.stop(given, run, choice, verb, dry_run=dry_run, done="resumed", paused=True)

@@ -24,9 +24,7 @@ def retry(
     label: many.Label = None,
     older_than: many.OlderThan = None,
     dry_run: many.DryRun = False,
-    why: Annotated[
-        str, typer.Option(metavar="TEXT", help="What has changed; it is kept in the log.", show_default=False)
-    ] = "",
+    why: options.WhyUnlessDry = None,
     who: options.Who = None,
     store: options.Store = None,
     tenant: options.Tenant = None,
@@ -48,7 +46,7 @@ def retry(
     if reason is not None and reason not in operate.REASONS:
         raise typer.BadParameter(f"--reason {reason!r}: a run is blocked for {', '.join(operate.REASONS)}")
     settings = operate.settings_of(None, store=store, tenant=tenant, unsafe_durability=unsafe_durability or None)
-    verb = operate.retrying(who or options.user(), why)
+    verb = operate.retrying(who or options.user(), options.said(why, dry_run=dry_run))
     many.act(
         settings, run, choice, verb, statuses=("blocked",), dry_run=dry_run,
         done="tried again" if dry_run else "ready again",

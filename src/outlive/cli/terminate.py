@@ -20,7 +20,7 @@ def terminate(
     older_than: many.OlderThan = None,
     paused: many.Paused = False,
     dry_run: many.DryRun = False,
-    why: options.Why,
+    why: options.WhyUnlessDry = None,
     who: options.Who = None,
     store: options.Store = None,
     tenant: options.Tenant = None,
@@ -38,5 +38,5 @@ def terminate(
         status=status, agent=agent, reason=reason, label=label, older_than=older_than, paused=paused or None
     )
     given: dict[str, object] = {"store": store, "tenant": tenant, "unsafe_durability": unsafe_durability or None}
-    verb = stopping.terminating(who or options.user(), why)
+    verb = stopping.terminating(who or options.user(), options.said(why, dry_run=dry_run))
     many.stop(given, run, choice, verb, dry_run=dry_run, done="terminated")

@@ -22,6 +22,10 @@ from outlive.store.bundles import KINDS, Bundles, Columns, Kind, Part
 
 FORMAT = 1
 
+# What tells rows of a kind apart, where the chain of the log does not.
+_NAMED: dict[Kind, tuple[str, ...]] = {
+    "operation": ("id",), "message": ("topic", "sender_key"), "divergence": ("code",),
+}  # fmt: skip
 _MARK, _END = ',"mac":"', '"}'
 _MAC_CHARS = 64
 _write = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
@@ -89,7 +93,7 @@ class Bundle:
         Only when it has been read to its end is the bundle known to be whole.
         """
         number, last = 1, _checked(secret, b"", self._first, self._mac, 1)
-        log, ended = _Chain(secret, self.header.run), False
+        log, ended, known = _Chain(secret, self.header.run), False, set[tuple[str, ...]]()
         for number, line in enumerate(self._lines, start=2):
             if ended:
                 raise BadBundle(line=number, why="it is behind the end")
@@ -107,6 +111,13 @@ class Bundle:
                 log.check(kind, row)
             except ChainBroken as broken:
                 raise BadBundle(line=number, why=f"entry {broken.seq} does not fit the chain of the log") from None
+            if kind in _NAMED:
+                named = (kind, *(str(row[name]) for name in _NAMED[kind]))
+                if named in known:
+                    raise BadBundle(
+                        line=number, why=f"there is a {kind} of this name before it: {', '.join(named[1:])}"
+                    )
+                known.add(named)
             yield kind, row
         if not ended:
             raise BadBundle(line=number + 1, why="the bundle is cut off: its end is not there")

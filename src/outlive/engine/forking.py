@@ -23,6 +23,7 @@ from outlive.store.port import Store
 
 _PAGE = 500
 _LONGEST = 200
+_LONGEST_WHY = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,8 @@ async def fork(store: Store, clock: Clock, tenant: Tenant, run: RunId, wish: Wis
         if not name.strip() or len(name) > _LONGEST or not name.isprintable():
             why = f"the {what} {name!r} is not a printable text of 1 to {_LONGEST} characters"
             raise BadArguments(function="fork", why=why)
+    if len(wish.why) > _LONGEST_WHY:
+        raise BadArguments(function="fork", why=f"the why has {len(wish.why)} characters, at most {_LONGEST_WHY}")
     row = await store.run(tenant, run)
     if (refusal := refusal_to_fork(run, row)) is not None:
         raise refusal

@@ -517,8 +517,8 @@ class UndecodableEntry(DataError):
 class BadBundle(DataError):
     """A bundle was cut off, put in another order, or altered; nothing of it was stored."""
 
-    def __init__(self, *, line: int, why: str) -> None:
-        super().__init__(f"line {line} of the bundle: {why}")
+    def __init__(self, *, line: int, why: str, file: str = "") -> None:
+        super().__init__(f"line {line} of {file or 'the bundle'}: {why}")
         self.line, self.why = line, why
 
 
