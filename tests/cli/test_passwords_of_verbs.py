@@ -16,14 +16,16 @@ from tests.cli.waiting import Place
 
 PASSWORD = "c4naryPw"
 RUN = "greeted"
+WHY = ("--why", "so")
 # What each verb is called with, in an order in which as many as possible have something to say.
 WORDS = {
     "db check": (), "db init": (), "config": (), "start": ("greet", '"bo"', "--id", RUN), "ps": (),
     "run": ("greet", '"ada"', "--id", "run"), "show": ("run",), "log": ("run",), "questions": (),
     "answer": (RUN, "q", '"a"'), "send": (RUN, "news", '"a"'), "resolve": ("op", "--happened", '"a"'),
-    "retry": ("run",), "adopt": ("run",), "versions": (), "doctor": (), "audit verify": (), "notifications": (),
-    "notify test": (), "pause": (RUN,), "resume": (RUN,), "export": ("run",), "import": ("none.jsonl",),
-    "retention": (), "cancel": (RUN,), "terminate": (RUN,), "fork": ("run",), "restart": ("run",),
+    "retry": ("run", *WHY), "adopt": ("run",), "versions": (), "doctor": (), "audit verify": (), "notifications": (),
+    "notify test": (), "pause": (RUN, *WHY), "resume": (RUN, *WHY), "export": ("run",), "import": ("none.jsonl",),
+    "retention": (), "cancel": (RUN, *WHY), "terminate": (RUN, *WHY), "fork": ("run", *WHY),
+    "restart": ("run", *WHY),
     "db upgrade": ("--finish",), "worker": (), "approvals": (), "approve": ("ap", "--role", "finance"),
     "reject": ("ap", "--role", "finance", "--why", "no"),
 }  # fmt: skip
