@@ -25,7 +25,8 @@ WORDS = {
     "retry": ("run", *WHY), "adopt": ("run",), "versions": (), "doctor": (), "audit verify": (), "notifications": (),
     "notify test": (), "pause": (RUN, *WHY), "resume": (RUN, *WHY), "export": ("run",), "import": ("none.jsonl",),
     "retention": (), "cancel": (RUN, *WHY), "terminate": (RUN, *WHY), "fork": ("run", *WHY),
-    "restart": ("run", *WHY),
+    "restart": ("run", *WHY), "rollback": ("run", *WHY),
+    "complete": ("op", "--did-not-happen", "--key", "k", *WHY),
     "db upgrade": ("--finish",), "worker": (), "approvals": (), "approve": ("ap", "--role", "finance"),
     "reject": ("ap", "--role", "finance", "--why", "no"),
 }  # fmt: skip

@@ -11,11 +11,11 @@ from tests.cli.conftest import Cli
 RUN = (
     "id tenant agent version status reason detail owner epoch queue priority created_at updated_at wake_at deadline_at "
     "paused_at ended_at lease_until lapses entries principal purpose labels "
-    "pin origin fork_of fork_seq forked"
+    "pin origin fork_of fork_seq forked rolls_back"
 ).split()
 OPERATION = (
     "id tool effect status how key attempts arguments outcome error notes duplicates first_sent_at updated_at "
-    "not_before"
+    "not_before compensates compensated_by"
 ).split()
 
 
@@ -80,8 +80,8 @@ def test_show_answers_the_three_questions(cli: Cli) -> None:
 def test_show_json_keeps_its_fields(cli: Cli) -> None:
     shown = json.loads(cli("show", "doubt", "--json").stdout)
     assert list(shown) == [
-        "run", "owner", "waiting_for", "operations", "divergences", "adoptable", "unread", "questions",
-        "result", "error",
+        "run", "owner", "waiting_for", "operations", "divergences", "adoptable", "rollbacks",
+        "unread", "questions", "result", "error",
     ]  # fmt: skip
     assert list(shown["run"]) == RUN
     assert list(shown["operations"][0]) == OPERATION
