@@ -417,7 +417,7 @@ MUTANTS = [
     Mutant(
         "what another rollback has left in doubt is undone again",
         "engine/rollback.py",
-        "if doubtful := next((one for one in before if one.status in IN_DOUBT), None):",
+        "if doubtful := next((one for one in before if one.status in OPEN), None):",
         "if doubtful := next((one for one in before if False), None):",
         f"{ENGINE}/test_rollback_around.py -k later_rollback_waits",
     ),

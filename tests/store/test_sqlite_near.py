@@ -52,6 +52,12 @@ async def lone(scene: Scene) -> Hold:
     hold = await scene.hold()
     await scene.append(hold, event())
     await scene.append(hold, event())
+    # The thread has answered, and may not have come to rest yet.
+    assert isinstance(scene.store, SQLiteStore)
+    never = asyncio.get_running_loop().create_future()
+    async with asyncio.timeout(60):
+        while not scene.store._writer().idle:
+            await asyncio.wait([never], timeout=0.001)
     return hold
 
 
