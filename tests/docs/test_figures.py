@@ -27,6 +27,7 @@ from outlive.engine import (
 )
 from outlive.engine.attempt import Kit
 from outlive.log import entry
+from outlive.model import ids
 from outlive.model.operation import Effect, OperationStatus, Retry
 from outlive.model.run import STATUSES, Block, Status, may_follow
 from outlive.secret import scrubber
@@ -99,9 +100,9 @@ FIGURES = {
     "what the calls of": [f"{streaming.MOST_OF_RUN:,}"],
     "how often a worker writes": [spoken(streaming.BETWEEN_S), str(streaming.MOST_AT_ONCE)],
     "text whose worker": ["1 h" if timedelta(hours=1) == deltas.OLDEST else "?"],
-    "principal, identity, who asks, a label and its value": [str(given.LONGEST_NAME), f"{given.MOST_LABELS} labels"],
+    "principal, identity, who asks, a label and its value": [str(ids.LONGEST_NAME), f"{given.MOST_LABELS} labels"],
     "purpose, and why somebody asks": [f"{given.LONGEST_WORDS:,}"],
-    "id of a run": [str(given.LONGEST_NAME)],
+    "id of a run": [str(ids.LONGEST_NAME)],
     "message and data": [f"{failures._LONGEST:,}"],
     "a call as it is shown": [str(replay._SHOWN)],
     "value of a secret": [str(scrubber.SHORTEST)],

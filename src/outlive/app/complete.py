@@ -25,7 +25,7 @@ from outlive.model.errors import (
     UnknownOperation,
     UnknownRun,
 )
-from outlive.model.ids import OperationId, Tenant
+from outlive.model.ids import OperationId, Tenant, unnamed
 from outlive.model.operation import DidNotHappen, Happened, OperationRow
 from outlive.model.run import ENDED, RunRow
 from outlive.store.port import Message, Store
@@ -33,17 +33,14 @@ from outlive.store.port import Message, Store
 if TYPE_CHECKING:
     from outlive.app.outlive import Outlive
 
-_LONGEST = 200
-
 
 async def complete(
     control: Control, registry: Registry, tenant: Tenant, operation: str, outcome: Happened[object] | DidNotHappen, *,
     key: str, attempt: int | None = None, who: str = "", why: str = "",
 ) -> tuple[bool, OperationRow]:  # fmt: skip
     """See `Outlive.complete`; whether it is new, and the operation as it was found."""
-    if not key.strip() or len(key) > _LONGEST or not key.isprintable():
-        why = f"the key {key!r} is not a printable text of 1 to {_LONGEST} characters"
-        raise BadArguments(function="complete", why=why)
+    if wrong := unnamed(f"the key {key!r}", key):
+        raise BadArguments(function="complete", why=wrong)
     if attempt is not None and not 0 < attempt < 2**31:
         raise BadArguments(function="complete", why=f"attempt={attempt}: they are counted from 1")
     check_texts("complete", [("operation", operation), ("tenant", tenant)])

@@ -10,9 +10,9 @@ from datetime import timedelta
 
 from outlive.app.settings import LONGEST
 from outlive.model.errors import BadArguments
+from outlive.model.ids import LONGEST_NAME, unnamed
 from outlive.model.run import NewRun, RunFilter
 
-LONGEST_NAME = 200
 # A reason, a purpose: for people, who read it in a list.
 LONGEST_WORDS = 2000
 MOST_LABELS = 64
@@ -22,8 +22,7 @@ _MOST_INTEGER = 2**63 - 1
 def check_start(run: NewRun) -> None:
     """Raises BadArguments for a run that could not be stored, or listed afterwards."""
     for what, name in (("id", run.id), ("tenant", run.tenant), ("queue", run.queue)):
-        if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
-            why = f"the {what} {name!r} is not a printable text of 1 to {LONGEST_NAME} characters"
+        if why := unnamed(f"the {what} {name!r}", name):
             raise BadArguments(function="start", why=why)
     texts = [("principal", run.principal), ("purpose", run.purpose), ("identity", run.identity or "")]
     check_texts("start", [*texts, *_labels(run.labels)])

@@ -16,7 +16,7 @@ from outlive.log import kinds
 from outlive.log.entry import Entry
 from outlive.log.fold import Fold, step
 from outlive.model.ids import RunId, Tenant
-from outlive.model.operation import OperationRow
+from outlive.model.operation import UNDER_WAY, OperationRow
 from outlive.model.run import Head, RunRow, Status
 from outlive.store.survey import Recorded
 
@@ -109,7 +109,7 @@ class Projection:
                 pass
 
     def _expire(self, one: Expected, entry: Entry) -> None:
-        if one.row.status in ("pending", "later"):
+        if one.row.status in UNDER_WAY:
             one.row, one.late = replace(one.row, status="unknown", updated_at=entry.at), True
 
     def _project(self, entry: Entry, fact: kinds.Fact) -> None:

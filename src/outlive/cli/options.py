@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from outlive.model.ids import unnamed
+
 if TYPE_CHECKING:
     from outlive.app.settings import Settings
 
@@ -17,12 +19,11 @@ if TYPE_CHECKING:
 def name(given: object) -> object:
     """A name as it was given: a text that can be read, never empty. Several names, or none given, pass too."""
     for one in given if isinstance(given, list | tuple) else (given,):
-        if isinstance(one, str) and (not one.strip() or not one.isprintable() or len(one) > _LONGEST):
-            raise typer.BadParameter(f"{one!r} is not a printable text of 1 to {_LONGEST} characters")
+        if isinstance(one, str) and (why := unnamed(repr(one), one)):
+            raise typer.BadParameter(why)
     return given
 
 
-_LONGEST = 200
 # What every database has room for.
 _MOST_INTEGER = 2**63 - 1
 

@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
-from outlive.duty.shape import misfit, unnamed
+from outlive.duty.shape import misfit
 from outlive.log.entry import Entry, verify
 from outlive.model.errors import BadBundle, ChainBroken
-from outlive.model.ids import RunId, Tenant
+from outlive.model.ids import RunId, Tenant, unnamed
 from outlive.model.run import Head
 from outlive.store.bundles import KINDS, Bundles, Columns, Kind, Part
 

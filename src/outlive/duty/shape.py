@@ -9,12 +9,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import get_args
 
+from outlive.model.ids import unnamed
 from outlive.model.operation import Effect, OperationStatus
 from outlive.model.run import STATUSES
 from outlive.store.bundles import Kind
 
 _MOST_INTEGER = 2**63 - 1
-_LONGEST_NAME = 200
 
 # Columns by type; a ? marks one that may be null.
 _INTEGERS: Mapping[Kind, str] = {
@@ -58,13 +58,6 @@ def misfit(kind: Kind, row: Mapping[str, object]) -> str:
         if which == kind and row[name] not in words:
             return f"there is no {name} {str(row[name])[:40]!r}"
     return "" if kind != "run" else unnamed("id", row["id"]) or unnamed("queue", row["queue"])
-
-
-def unnamed(what: str, name: object) -> str:
-    """Why this is no name of a run, a tenant or a queue, or nothing."""
-    if isinstance(name, str) and name.strip() and len(name) <= _LONGEST_NAME and name.isprintable():
-        return ""
-    return f"{what} is not a printable text of 1 to {_LONGEST_NAME} characters"
 
 
 def _columns(names: str, row: Mapping[str, object], check: Callable[[object], str]) -> str:

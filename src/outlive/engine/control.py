@@ -31,7 +31,7 @@ from outlive.model.errors import (
     WrongState,
 )
 from outlive.model.ids import Owner, RunId, Tenant
-from outlive.model.operation import OperationRow
+from outlive.model.operation import UNDER_WAY, OperationRow
 from outlive.model.run import ENDED, STATUSES, RunRow, Status
 from outlive.model.signals import Unwind
 from outlive.store.port import Change, Message, Store
@@ -222,7 +222,7 @@ class Control:
         rows = tuple(
             replace(one, status="unknown", updated_at=now)
             for one in await self.store.operations(row.tenant, row.id)
-            if one.status in ("pending", "later") and one.id not in known
+            if one.status in UNDER_WAY and one.id not in known
         )
 
         def made() -> Iterator[Item]:

@@ -8,12 +8,11 @@ from outlive.engine.attempt import Kit
 from outlive.engine.journal import Item
 from outlive.log import kinds
 from outlive.log.fold import Fold, Sent
-from outlive.model.operation import OperationStatus
+from outlive.model.operation import UNDER_WAY, OperationStatus
 
 WHY = "the database has lost the record of it"
 
 _LOST: frozenset[OperationStatus] = frozenset(("pending",))
-_ENDED: frozenset[OperationStatus] = frozenset(("pending", "later"))
 
 
 def believable_at(sent: Sent, ended_at: int) -> int:
@@ -60,5 +59,5 @@ def doubts(
             call.key,
         )
         for call in fold.in_doubt()
-        if call.sent is not None and call.sent.status in (_ENDED if ended else _LOST) and concerns(call.sent)
+        if call.sent is not None and call.sent.status in (UNDER_WAY if ended else _LOST) and concerns(call.sent)
     ]

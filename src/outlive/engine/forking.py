@@ -16,13 +16,12 @@ from outlive.log.entry import Entry, verify
 from outlive.log.fold import Call, Fold, step
 from outlive.model.clock import Clock
 from outlive.model.errors import BadArguments, NotForkable, RunExists, UnknownRun, WrongState
-from outlive.model.ids import RunId, Tenant
+from outlive.model.ids import RunId, Tenant, unnamed
 from outlive.model.operation import OPEN
 from outlive.model.run import Head, History, NewRun, RunRow, refusal_to_fork
 from outlive.store.port import Store
 
 _PAGE = 500
-_LONGEST = 200
 _LONGEST_WHY = 2000
 
 
@@ -49,8 +48,7 @@ async def fork(store: Store, clock: Clock, tenant: Tenant, run: RunId, wish: Wis
     """
     id = RunId(wish.id if wish.id is not None else f"{run[:160]}-fork-{clock.token()[:8]}")
     for what, name in (("id", id), ("who", wish.who)):
-        if not name.strip() or len(name) > _LONGEST or not name.isprintable():
-            why = f"the {what} {name!r} is not a printable text of 1 to {_LONGEST} characters"
+        if why := unnamed(f"the {what} {name!r}", name):
             raise BadArguments(function="fork", why=why)
     if len(wish.why) > _LONGEST_WHY:
         raise BadArguments(function="fork", why=f"the why has {len(wish.why)} characters, at most {_LONGEST_WHY}")

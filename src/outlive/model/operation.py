@@ -22,6 +22,8 @@ OperationStatus = Literal[
     "compensated",
 ]  # fmt: skip
 
+# On its way: no run ends with one of these, whoever ends it makes them *unknown*.
+UNDER_WAY: frozenset[OperationStatus] = frozenset(("pending", "later"))
 IN_DOUBT: frozenset[OperationStatus] = frozenset(("pending", "unknown"))
 # Sent, and without an outcome as yet.
 OPEN: frozenset[OperationStatus] = IN_DOUBT | {"later"}

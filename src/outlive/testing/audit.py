@@ -12,6 +12,7 @@ from outlive.log import kinds
 from outlive.log.entry import Entry
 from outlive.log.fold import Call, Fold, step
 from outlive.model.ids import DEFAULT_TENANT, RunId
+from outlive.model.operation import UNDER_WAY
 from outlive.model.run import RunRow
 from outlive.store.survey import Recorded
 from outlive.store.telling import Telling
@@ -172,9 +173,7 @@ async def _records(world: World[D], row: RunRow, entries: list[Entry]) -> list[s
     ]
     rows = {one.id: one.status for one in records}
     if row.ended:
-        found += [
-            f"the run has ended with {id} {status}" for id, status in rows.items() if status in ("pending", "later")
-        ]
+        found += [f"the run has ended with {id} {status}" for id, status in rows.items() if status in UNDER_WAY]
     if row.status in ("succeeded", "failed"):
         found += [f"the run has {row.status} with {id} unknown" for id, status in rows.items() if status == "unknown"]
     if await world.store.unread(DEFAULT_TENANT, row.id):
