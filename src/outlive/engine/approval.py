@@ -24,7 +24,7 @@ from outlive.log import kinds
 from outlive.log.asked import Asked
 from outlive.log.fold import Call
 from outlive.model.approval import Approval, ApprovalRow, ApprovalStatus, Reading, Use, Vote, agreeing
-from outlive.model.errors import BadArguments, Diverged, Refused, StoreError, UndecodableEntry
+from outlive.model.errors import BadArguments, Diverged, Refused, UndecodableEntry
 from outlive.model.ids import ApprovalId, OperationId
 
 if TYPE_CHECKING:
@@ -349,13 +349,7 @@ class Consent:
         )
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        while True:
-            try:
-                return await ask()
-            except StoreError as error:
-                log.warning("run %s: its approvals cannot be read: %s", self._of.attempt.journal.row.id, error)
-                await self._of.attempt.kit.clock.sleep(0.1)
-                await self._of.attempt.journal.grip.ensure()
+        return await self._of.attempt.patiently(ask, "its approval")
 
     async def _record(
         self, *facts: kinds.Fact, payload: str | None = None, progress: bool = False,

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from outlive.engine.authority import DatabaseTime
 from outlive.engine.callables import check_name, describe, refuse_unnameable
@@ -25,7 +26,15 @@ from outlive.log.canonical import digest
 from outlive.log.codec import Signature
 from outlive.log.fold import Call, CallKind, Fold, ScopeLog
 from outlive.model.clock import Clock
-from outlive.model.errors import ConcurrentCalls, Diverged, ForeignCancellation, Refused, ScopeError
+from outlive.model.errors import (
+    ConcurrentCalls,
+    Diverged,
+    ForeignCancellation,
+    LeaseLost,
+    Refused,
+    ScopeError,
+    StoreError,
+)
 from outlive.model.function import UserFunction
 from outlive.model.signals import Unwind
 from outlive.secret.port import Secrets
@@ -35,6 +44,7 @@ from outlive.store.port import Store
 log = logging.getLogger("outlive.run")
 
 DIGEST_CHARS = 32
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +284,21 @@ class Attempt(Seam):
         """After a live record: where runs are evicted at every step (a test mode), the place where it happens."""
         if self.kit.evict:
             await self.park(scope, Parked("evicted", until=self.kit.time.now(), cancellable=False))
+
+    async def patiently(self, ask: Callable[[], Awaitable[T]], what: str) -> T:
+        """Ask the store until it answers, as long as the run is ours; `what` cannot be done meanwhile.
+
+        Raises LeaseLost, and Unwind when the run is not ours any more.
+        """
+        while True:
+            try:
+                return await ask()
+            except LeaseLost:
+                raise
+            except StoreError as error:
+                log.warning("run %s: %s cannot be had, trying again: %s", self.journal.row.id, what, error)
+                await self.kit.clock.sleep(0.1)
+                await self.journal.grip.ensure()
 
     # ---- being cancelled
 

@@ -15,7 +15,6 @@ from outlive.engine.attempt import Attempt
 from outlive.engine.calls import Asked
 from outlive.engine.failures import writable
 from outlive.log.canonical import digest
-from outlive.model.errors import StoreError
 from outlive.model.ids import RunId, Tenant
 from outlive.model.operation import OPEN, OperationRow, OperationStatus
 from outlive.model.run import RunRow
@@ -73,23 +72,19 @@ async def standing(
         return Standing(common)
     if again or row.repeat_effects:
         return Standing(own)
-    while True:
-        try:
-            bounds = await _shared(attempt.kit.store, row)
-            found: list[OperationRow] = []
-            # Another run may have done it when the tool had another name.
-            for name in sorted({asked.name, *attempt.former(asked.name)}):
-                found += await (source or attempt.kit.store).alike(
-                    row.tenant, row.origin, tool=name, digest=asked.digest, key=common
-                )
-            call = Place(row.id, id, asked.digest, arguments, common, own)
-            return judge(found, call, bounds)
-        except StoreError as error:
-            if source is not None:
-                raise
-            log.warning("run %s: what other runs have done cannot be read, trying again: %s", row.id, error)
-            await attempt.kit.clock.sleep(0.1)
-            await attempt.journal.grip.ensure()
+
+    async def known() -> Standing:
+        bounds = await _shared(attempt.kit.store, row)
+        found: list[OperationRow] = []
+        # Another run may have done it when the tool had another name.
+        for name in sorted({asked.name, *attempt.former(asked.name)}):
+            found += await (source or attempt.kit.store).alike(
+                row.tenant, row.origin, tool=name, digest=asked.digest, key=common
+            )
+        return judge(found, Place(row.id, id, asked.digest, arguments, common, own), bounds)
+
+    # Inside a transaction it is the transaction that is tried again.
+    return await (known() if source is not None else attempt.patiently(known, "what other runs have done"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from outlive.engine.undoing import Left, Order, Undone
 from outlive.log import kinds
 from outlive.log.codec import codec_of
 from outlive.log.entry import Entry, verify
-from outlive.model.errors import DataError, LeaseLost, NotInDoubt, StoreError, TooEarly, UndecodableEntry, UnknownRun
+from outlive.model.errors import DataError, LeaseLost, NotInDoubt, TooEarly, UndecodableEntry, UnknownRun
 from outlive.model.ids import OperationId, Owner, RunId
 from outlive.model.operation import OPEN, DidNotHappen, Happened, OperationRow, Unclear
 from outlive.model.run import Block, Head, RunRow
@@ -354,15 +354,7 @@ class Rollback:
         return found or row
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        while True:
-            try:
-                return await ask()
-            except LeaseLost:
-                raise
-            except StoreError as error:
-                log.warning("run %s: run %s cannot be read: %s", self.attempt.journal.row.id, self.target, error)
-                await self.attempt.kit.clock.sleep(0.1)
-                await self.attempt.journal.grip.ensure()
+        return await self.attempt.patiently(ask, f"run {self.target}")
 
     async def _report(self) -> Undone:
         done, left = list[str](), list[Left]()

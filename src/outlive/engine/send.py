@@ -290,15 +290,9 @@ class Send:
 
     async def hear(self) -> None:
         """Before it is sent again, or waited for: somebody may know what became of it."""
-        while True:
-            try:
-                if (await inbox.take(self.attempt.journal)).taken:
-                    self.attempt.wake_all()
-                return
-            except StoreError as error:
-                log.warning("run %s: its inbox cannot be read, trying again: %s", self.attempt.journal.row.id, error)
-                await self.attempt.kit.clock.sleep(0.1)
-                await self.attempt.journal.grip.ensure()
+        journal = self.attempt.journal
+        if (await self.attempt.patiently(lambda: inbox.take(journal), "its inbox")).taken:
+            self.attempt.wake_all()
 
     async def _intent(self, call: Call | None, window_s: float, key: str) -> None:
         """`key` is the one of a send that was asked for in its lineage, else empty: then it has the key that it had."""

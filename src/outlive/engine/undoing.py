@@ -21,7 +21,7 @@ from outlive.log.canonical import digest
 from outlive.log.codec import Codec
 from outlive.log.fold import Call
 from outlive.model.clock import Clock
-from outlive.model.errors import BadArguments, RunExists, StoreError, WrongState
+from outlive.model.errors import BadArguments, RunExists, WrongState
 from outlive.model.ids import RunId
 from outlive.model.run import NewRun, RunRow
 from outlive.store.port import Message, Store
@@ -100,7 +100,7 @@ async def from_inside(attempt: Attempt, scope: Scope, key: str, asked: Asked, re
     if call is None:
         await attempt.gate(scope)
         scope.executing = True
-        place = await _patiently(attempt, row)
+        place = await attempt.patiently(lambda: _place(kit.store, row), "the place of its rollback")
         fact = kinds.RollingBack(name=asked.name, digest=asked.digest, shown=asked.shown)
         said = json.dumps({"rollback": place, "reason": kit.scrubber.scrub(writable(reason))})
         await attempt.journal.append(Item(fact, scope.name, key, said))
@@ -111,23 +111,8 @@ async def from_inside(attempt: Attempt, scope: Scope, key: str, asked: Asked, re
     told: dict[str, str] = json.loads(call.payload or "{}")
     order = Order(row.id, row.principal, told["reason"], "run")
     scope.executing = True
-    while True:
-        try:
-            await _start(kit.store, kit.clock, row, RunId(told["rollback"]), order)
-            break
-        except StoreError:
-            await kit.clock.sleep(0.1)
-            await attempt.journal.grip.ensure()
+    await attempt.patiently(lambda: _start(kit.store, kit.clock, row, RunId(told["rollback"]), order), "its rollback")
     attempt.halt(Stop("fault", fault=RolledBack(told["reason"])))
-
-
-async def _patiently(attempt: Attempt, row: RunRow) -> RunId:
-    while True:
-        try:
-            return await _place(attempt.kit.store, row)
-        except StoreError:
-            await attempt.kit.clock.sleep(0.1)
-            await attempt.journal.grip.ensure()
 
 
 async def _place(store: Store, target: RunRow) -> RunId:
