@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from outlive.app import decide, mail
+from outlive import DidNotHappen
+from outlive.app import decide, mail, rollback
+from outlive.app.complete import complete
 from outlive.engine.adoption import Acceptance
 from outlive.errors import BadArguments, NotSerialisable, Refused
 from outlive.model.ids import DEFAULT_TENANT
@@ -44,7 +46,7 @@ async def test_what_people_say_has_its_length() -> None:
         run = await t.start(idle, 1, id="r")
         before = await t.log(run)
         for who, why in (("ada", WORDS), (NAME, "so")):
-            for verb in (run.cancel, run.pause, run.resume, run.terminate, run.fork):
+            for verb in (run.cancel, run.pause, run.resume, run.terminate, run.fork, run.rollback):
                 with pytest.raises(BadArguments):
                     await verb(who=who, why=why)
             with pytest.raises(BadArguments):
@@ -53,6 +55,11 @@ async def test_what_people_say_has_its_length() -> None:
                 await decide.adopt(t._control(), DEFAULT_TENANT, "r", Acceptance("skip", who, why))
             with pytest.raises(BadArguments, match="resolve"):
                 await decide.resolve(t._control(), app.registry, DEFAULT_TENANT, "r", "op", "abandon", who=who, why=why)
+            with pytest.raises(BadArguments, match="rollback"):
+                await rollback.ask(t._world.store, DEFAULT_TENANT, "r", who=who, why=why)
+            with pytest.raises(BadArguments, match="complete"):
+                control = t._control()
+                await complete(control, app.registry, DEFAULT_TENANT, "op", DidNotHappen(), key="k", who=who, why=why)
         assert await t.log(run) == before
         assert await t._world.store.unread(DEFAULT_TENANT, (await t._world.row("r")).id) == []
 

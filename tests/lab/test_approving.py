@@ -8,7 +8,7 @@ import pytest
 
 from outlive import DidNotHappen, Happened, Operation, Outlive, Retry, Run
 from outlive.approvals import Approval
-from outlive.errors import Refused, Rejected
+from outlive.errors import BadArguments, Refused, Rejected
 from outlive.testing import lab
 from outlive.testing.lab import Lab
 
@@ -102,3 +102,14 @@ async def test_a_rejection_comes_through_whatever_dies() -> None:
         report = await t.sweep(dun, 4200, every=5)
         assert set(report.ends) == {"succeeded"}
     assert bank.times == 0
+
+
+async def test_what_is_said_of_a_decision_has_its_length() -> None:
+    async with lab(app, deps=Bank()) as t:
+        run = await t.start(dun, 5000)
+        await t.advance(minutes=1)
+        for who, why in (("ada", "w" * 2001), ("n" * 201, "so")):
+            with pytest.raises(BadArguments, match="reject"):
+                await t.reject("charge", run=run, who=who, why=why)
+        await t.reject("charge", run=run, who="n" * 200, why="w" * 2000)
+        assert await run.result() == "w" * 2000

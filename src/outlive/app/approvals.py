@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeAlias, cast
 
+from outlive.app.given import check_said
 from outlive.app.registry import Registry
 from outlive.engine.approval import Roles, check_edit
 from outlive.engine.attempt import DIGEST_CHARS
@@ -195,6 +196,7 @@ class Approvals:
         self, found: Reading, act: Act, who: str, role: str, why: str, *, to: str = "", digested: str = "",
         edited: str | None = None, nonce: str = "",
     ) -> ApprovalRow:  # fmt: skip
+        check_said(act, who, why)
         row = found.row
         place = place_of(found.votes, who) if act != "revoke" else ""
         if self._roles is not None and not place:

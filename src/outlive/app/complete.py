@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 from outlive.app import mail
-from outlive.app.given import check_texts
+from outlive.app.given import check_said, check_texts
 from outlive.app.registry import Registry
 from outlive.engine import later
 from outlive.engine.control import Control
@@ -43,6 +43,7 @@ async def complete(
         raise BadArguments(function="complete", why=wrong)
     if attempt is not None and not 0 < attempt < 2**31:
         raise BadArguments(function="complete", why=f"attempt={attempt}: they are counted from 1")
+    check_said("complete", who, why)
     check_texts("complete", [("operation", operation), ("tenant", tenant)])
     store = control.store
     row = await store.operation(tenant, OperationId(operation))

@@ -93,7 +93,9 @@ def of_error(error: Exception) -> int:
 def hint(error: Exception) -> str:
     """What to do about it, where the message does not say so."""
     if isinstance(error, UnknownOperation):
-        return f"`outlive show {error.run}` lists its operations" if not error.matches else "say more of its id"
+        if error.matches:
+            return "say more of its id"
+        return f"`outlive show {error.run or 'RUN'}` lists its operations"
     if isinstance(error, UnknownQuestion):
         return "say more of its id" if error.matches else f"`outlive questions {error.run}` lists its open questions"
     if isinstance(error, UnknownAgent) and (near := difflib.get_close_matches(error.name, error.known, 1)):
