@@ -11,12 +11,14 @@ import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 import outlive
 from outlive import Outlive, Run, sync
+from outlive.app.sync import _Serving
 from outlive.errors import Refused, StoreUnavailable, TimedOut, UnknownRun
 from outlive.model.clock import SystemClock
 from outlive.store.postgres.connection import place_of
@@ -125,6 +127,32 @@ def test_who_is_interrupted_waits_no_more_and_leaves_nothing_running(tmp_path: P
     with sync.Client(impatient) as client:
         handle = client.start(greets, "Ada")
         with pytest.raises(KeyboardInterrupt):
+            handle.result()
+        assert handle.status() == "ready"
+    assert "outlive-sync" not in [thread.name for thread in threading.enumerate()], "closing waits for what runs"
+
+
+class Endless(SystemClock):
+    """Never goes on."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.Event().wait()
+
+
+def test_who_is_interrupted_before_the_wait_leaves_nothing_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless: Outlive[None] = Outlive(f"sqlite:///{tmp_path / 'runs.db'}", clock=Endless())
+    with sync.Client(endless) as client:
+        handle = client.start(greets, "Ada")
+        begin = _Serving.begin
+
+        def interrupted(serving: _Serving, *work: Any) -> None:
+            begin(serving, *work)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(_Serving, "begin", interrupted)
             handle.result()
         assert handle.status() == "ready"
     assert "outlive-sync" not in [thread.name for thread in threading.enumerate()], "closing waits for what runs"

@@ -101,7 +101,7 @@ FIGURES = {
     "how often a worker writes": [spoken(streaming.BETWEEN_S), str(streaming.MOST_AT_ONCE)],
     "text whose worker": ["1 h" if timedelta(hours=1) == deltas.OLDEST else "?"],
     "principal, identity, who asks, a label and its value": [str(ids.LONGEST_NAME), f"{given.MOST_LABELS} labels"],
-    "purpose, and why somebody asks": [f"{given.LONGEST_WORDS:,}"],
+    "purpose, and why somebody asks": [f"{ids.LONGEST_WORDS:,}"],
     "id of a run": [str(ids.LONGEST_NAME)],
     "message and data": [f"{failures._LONGEST:,}"],
     "a call as it is shown": [str(replay._SHOWN)],

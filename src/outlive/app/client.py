@@ -9,7 +9,6 @@ from typing import Generic, TypeVar, cast
 
 from outlive.app import mail, stop
 from outlive.app.following import Event, Following
-from outlive.app.given import check_said
 from outlive.engine import forking, undoing
 from outlive.engine.control import Control
 from outlive.engine.definition import AgentSpec
@@ -146,7 +145,6 @@ class Handle(Generic[R_co]):
         has not is cancelled. A rollback that is open already is the same one. Raises UnknownRun, BadArguments for a
         `who` or `why` that says nothing, and WrongState for a run that is a rollback itself.
         """
-        check_said("rollback", who, why)
         row = await undoing.by_person(self._store(), self._clock, await self._row(), who, why)
         return Handle(self._store, self._clock, self._agent, self._tenant, row.id)
 

@@ -10,11 +10,9 @@ from datetime import timedelta
 
 from outlive.app.settings import LONGEST
 from outlive.model.errors import BadArguments
-from outlive.model.ids import LONGEST_NAME, unnamed
+from outlive.model.ids import LONGEST_NAME, LONGEST_WORDS, unnamed
 from outlive.model.run import NewRun, RunFilter
 
-# A reason, a purpose: for people, who read it in a list.
-LONGEST_WORDS = 2000
 MOST_LABELS = 64
 _MOST_INTEGER = 2**63 - 1
 

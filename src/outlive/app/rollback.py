@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outlive.app.given import check_said
 from outlive.app.registry import Registry
 from outlive.engine import undoing
 from outlive.engine.rollback import Fate, fate
@@ -50,7 +49,6 @@ async def plan(store: Store, registry: Registry, tenant: str, run: str) -> Plan:
 
 async def ask(store: Store, tenant: str, run: str, *, who: str, why: str) -> tuple[RunRow, RunRow]:
     """The run as it was found, and its rollback. Raises as `undoing.by_person`, and UnknownRun."""
-    check_said("rollback", who, why)
     row = await _found(store, tenant, run)
     return row, await undoing.by_person(store, SystemClock(), row, who, why)
 

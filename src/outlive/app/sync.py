@@ -67,16 +67,19 @@ class Client:
 
     def do(self, work: Coroutine[Any, Any, R]) -> R:
         """Do it on the loop and wait for it; an interrupted wait cancels it. Raises Refused inside an event loop."""
+        done: Future[R] = Future()
+        begun = False
         try:
             # What is begun before `close` has its turn is seen through.
             with self._lock:
-                done = self._opened().begin(work)
-        except BaseException:
-            work.close()
-            raise
-        try:
+                serving = self._opened()
+                begun = True
+                serving.begin(work, done)
             return done.result()
         except BaseException:
+            # An interrupt may come anywhere here: from where it may have begun, only the loop ends the work.
+            if not begun:
+                work.close()
             done.cancel()
             raise
 
@@ -181,15 +184,17 @@ class _Serving:
         self._thread.start()
         self._loop, self._group, self._stop = opened.result()
 
-    def begin(self, work: Coroutine[Any, Any, R]) -> Future[R]:
-        done: Future[R] = Future()
+    def begin(self, work: Coroutine[Any, Any, R], done: Future[R]) -> None:
+        """Do it on the loop, unless `done` is cancelled before; from then on that cancels it."""
 
         def begin() -> None:
+            if done.cancelled():
+                work.close()
+                return
             task = self._group.create_task(_settle(work, done))
             done.add_done_callback(lambda _: done.cancelled() and self._loop.call_soon_threadsafe(task.cancel))
 
         self._loop.call_soon_threadsafe(begin)
-        return done
 
     def end(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)

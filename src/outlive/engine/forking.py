@@ -16,13 +16,12 @@ from outlive.log.entry import Entry, verify
 from outlive.log.fold import Call, Fold, step
 from outlive.model.clock import Clock
 from outlive.model.errors import BadArguments, NotForkable, RunExists, UnknownRun, WrongState
-from outlive.model.ids import RunId, Tenant, unnamed
+from outlive.model.ids import LONGEST_WORDS, RunId, Tenant, unnamed
 from outlive.model.operation import OPEN
 from outlive.model.run import Head, History, NewRun, RunRow, refusal_to_fork
 from outlive.store.port import Store
 
 _PAGE = 500
-_LONGEST_WHY = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +49,8 @@ async def fork(store: Store, clock: Clock, tenant: Tenant, run: RunId, wish: Wis
     for what, name in (("id", id), ("who", wish.who)):
         if why := unnamed(f"the {what} {name!r}", name):
             raise BadArguments(function="fork", why=why)
-    if len(wish.why) > _LONGEST_WHY:
-        raise BadArguments(function="fork", why=f"the why has {len(wish.why)} characters, at most {_LONGEST_WHY}")
+    if len(wish.why) > LONGEST_WORDS:
+        raise BadArguments(function="fork", why=f"the why has {len(wish.why)} characters, at most {LONGEST_WORDS}")
     row = await store.run(tenant, run)
     if (refusal := refusal_to_fork(run, row)) is not None:
         raise refusal

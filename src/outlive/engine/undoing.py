@@ -22,7 +22,7 @@ from outlive.log.codec import Codec
 from outlive.log.fold import Call
 from outlive.model.clock import Clock
 from outlive.model.errors import BadArguments, RunExists, WrongState
-from outlive.model.ids import RunId
+from outlive.model.ids import LONGEST_NAME, LONGEST_WORDS, RunId
 from outlive.model.run import NewRun, RunRow
 from outlive.store.port import Message, Store
 
@@ -66,10 +66,10 @@ class RolledBack(Exception):
     """What a run has failed with that asked for its rollback; the message is the reason."""
 
 
-def check_reason(function: str, reason: str) -> None:
+def check_reason(function: str, reason: str, most: int = _LONGEST) -> None:
     """Raises BadArguments."""
-    if not reason.strip() or len(reason) > _LONGEST:
-        raise BadArguments(function=function, why=f"the reason is a text of 1 to {_LONGEST} characters")
+    if not reason.strip() or len(reason) > most:
+        raise BadArguments(function=function, why=f"the reason is a text of 1 to {most} characters")
 
 
 async def by_person(store: Store, clock: Clock, target: RunRow, who: str, why: str) -> RunRow:
@@ -77,8 +77,8 @@ async def by_person(store: Store, clock: Clock, target: RunRow, who: str, why: s
 
     Raises WrongState for a run that is a rollback itself, BadArguments for a `who` or `why` that says nothing.
     """
-    check_reason("rollback", why)
-    check_reason("rollback", who)
+    check_reason("rollback", why, LONGEST_WORDS)
+    check_reason("rollback", who, LONGEST_NAME)
     order = Order(target.id, writable(who), writable(why), "person")
     return await _start(store, clock, target, await _place(store, target), order)
 

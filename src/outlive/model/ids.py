@@ -13,6 +13,8 @@ Owner = NewType("Owner", str)
 DEFAULT_TENANT = Tenant("default")
 
 LONGEST_NAME = 200
+# A reason, a purpose: for people, who read it in a list.
+LONGEST_WORDS = 2000
 
 
 def unnamed(what: str, name: object) -> str:
