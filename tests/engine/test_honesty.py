@@ -324,6 +324,7 @@ async def test_a_decision_takes_no_run_from_a_live_worker(rig: Rig) -> None:
     await worker.claim()
     await in_flight.wait()
     before = (await rig.row(RUN)).epoch
+    await rig.store.post(Message(DEFAULT_TENANT, RunId(RUN), inbox.EVIDENCE, "k", '{"operation":"op-none"}'))
     await control(rig).take_in(DEFAULT_TENANT, RunId(RUN))
     go_on.set()
     await worker.idle()
@@ -474,3 +475,13 @@ async def test_other_peoples_log_lines_are_scrubbed_too(tmp_path: Path, caplog: 
         await rig.settle(await begin(rig, acts))
     assert "Bearer [secret bank/pin]" in caplog.text
     assert CANARY not in caplog.text
+
+
+async def test_an_ended_run_that_was_sent_nothing_is_not_claimed_again(rig: Rig) -> None:
+    async def body(run: Run[None]) -> object:
+        return await run.step(add, 1)
+
+    await rig.until_ended(await begin(rig, body), RUN)
+    before = await rig.kinds(RUN)
+    await control(rig).take_in(DEFAULT_TENANT, RunId(RUN))
+    assert await rig.kinds(RUN) == before

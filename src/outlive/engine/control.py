@@ -262,6 +262,8 @@ class Control:
         was asked for that; else a paused one stays as it is, and any other goes on. Raises LeaseLost when somebody
         claims it at this moment.
         """
+        if not unserved and not await self.store.unread(tenant, run):
+            return  # a worker was faster; the run, which may have ended since, is not claimed for nothing
         async with self._seized(tenant, run, only=only) as journal:
             if journal is None:
                 return
