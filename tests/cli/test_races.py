@@ -10,12 +10,13 @@ import pytest
 from outlive import errors
 from outlive.app import operate
 from outlive.cli import codes
+from outlive.engine import inbox
 from outlive.engine.control import Control
 from outlive.engine.worker import owner_name
 from outlive.model.clock import SystemClock
 from outlive.model.ids import DEFAULT_TENANT, Owner, RunId, Tenant
 from outlive.model.run import Status
-from outlive.store.port import Claimed, Store
+from outlive.store.port import Claimed, Message, Store
 from tests.cli.conftest import Cli
 
 
@@ -75,9 +76,10 @@ def test_a_worker_that_attends_to_a_run_survives_another_that_was_faster(operati
     assert operation
     clock = SystemClock()
 
-    def attend(store: Store) -> Awaitable[object]:
+    async def attend(store: Store) -> None:
+        await store.post(Message(DEFAULT_TENANT, RunId("r1"), inbox.EVIDENCE, "k", '{"operation":"op-none"}'))
         act: Callable[[Tenant, RunId], Awaitable[object]] = getattr(Control(store, clock, owner_name(clock)), verb)
-        return act(DEFAULT_TENANT, RunId("r1"))
+        await act(DEFAULT_TENANT, RunId("r1"))
 
     with pytest.raises(errors.LeaseLost):
         raced(attend)
