@@ -1,7 +1,8 @@
-"""A PostgreSQL server for the run of tests, and for each test a schema of its own."""
+"""A PostgreSQL server for the run of tests, and for each test a schema of its own; which tests are about deaths."""
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -14,6 +15,18 @@ settings.register_profile("unhurried", deadline=None, suppress_health_check=[Hea
 settings.load_profile("unhurried")
 
 _NUMBERS = itertools.count(1)
+
+_HERE = Path(__file__).parent
+_ABOUT_DEATHS = frozenset(("baddays", "forks", "kills", "sweep"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests about deaths are marked. They begin first: a file of them that begins last keeps one core waiting."""
+    for item in items:
+        if item.path.relative_to(_HERE).parts[0] in _ABOUT_DEATHS:
+            item.add_marker("deaths")
+    items.sort(key=lambda item: item.get_closest_marker("deaths") is None)
 
 
 @pytest.fixture(scope="session")

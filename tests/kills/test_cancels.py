@@ -145,7 +145,7 @@ async def test_the_worker_is_killed_within_the_grace_and_the_next_one_cleans_up(
         run = await booked(here, "room-1")
         here.bank.rule("hold", when="after", invoice="room-1 back", times=1)
         assert await run.cancel(who=WHO, why=WHY, grace=timedelta(minutes=5)) == "asked"
-        here.bank.wait_held(1, timeout=30)
+        here.bank.wait_held(1, timeout=90)
         kill(first)
         here.bank.release()
         here.process("outlive", "worker", AGENTS)
@@ -167,7 +167,7 @@ async def test_the_last_worker_is_killed_before_it_serves_a_cancel(tmp_path: Pat
         waiting = await booked(here, "room 1")
         here.bank.rule("hold", when="before", invoice="room 2")
         driven = await cancelled.app.start(cancelled.booking, "room 2", id="room 2")
-        here.bank.wait_held(1, timeout=30)
+        here.bank.wait_held(1, timeout=90)
         await here.freeze(worker)
         for run in (waiting, driven):
             assert await run.cancel(who=WHO, why=WHY) == "asked"

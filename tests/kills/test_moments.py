@@ -18,7 +18,7 @@ async def test_killed_anywhere_acts_once(tmp_path: Path, store: str) -> None:
         runs = [await here.pay("looked_up", "A")]
         await here.reached("hang before send")
         runs += [await here.pay("looked_up", *invoices) for invoices in (("B",), ("C",), ("D", "D2"))]
-        held = {one["invoice"]: one["request"] for one in here.bank.wait_held(3, timeout=30)}
+        held = {one["invoice"]: one["request"] for one in here.bank.wait_held(3, timeout=90)}
         kill(first)
         assert here.counted_now() == {"C": 1, "D": 1}
         # The requests that had not acted are gone with their sender; the bank's answer to C finds nobody.
@@ -49,10 +49,10 @@ async def test_a_request_that_acts_after_the_look_up_said_no(tmp_path: Path, sto
         here.bank.rule("hold", when="before", invoice="A")
         first = here.worker()
         run = await here.pay("looked_up", "A")
-        here.bank.wait_held(1, timeout=30)
+        here.bank.wait_held(1, timeout=90)
         kill(first)
         here.worker()
-        here.bank.wait(answered=1, timeout=30)  # the look-up, which says that there is no such charge
+        here.bank.wait(answered=1, timeout=90)  # the look-up, which says that there is no such charge
         here.bank.release()
         await here.result(run)
         assert here.counted() == {"A": 1}
@@ -68,7 +68,7 @@ async def test_without_a_look_up_a_person_decides(tmp_path: Path, store: str) ->
         first = here.worker()
         runs = {name: await here.pay("blind", name) for name in words}
         runs["guess"] = await here.pay("far_away", "guess")
-        held = {one["invoice"]: one["request"] for one in here.bank.wait_held(4, timeout=30)}
+        held = {one["invoice"]: one["request"] for one in here.bank.wait_held(4, timeout=90)}
         kill(first)
         here.bank.release(held["happened"], held["abandon"])
         here.bank.release(held["did-not-happen"], held["guess"], then="drop")
@@ -112,7 +112,7 @@ async def test_an_idempotent_call_is_repeated_under_its_key(tmp_path: Path, stor
         here.bank.rule("hold", when="after", invoice="A")
         first = here.worker()
         run = await here.pay("deduped", "A")
-        here.bank.wait_held(1, timeout=30)
+        here.bank.wait_held(1, timeout=90)
         kill(first)
         here.worker()
         assert await here.result(run) == ["ch_000001"]

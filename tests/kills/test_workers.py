@@ -54,7 +54,7 @@ async def test_a_drain_waits_for_the_call_in_flight_and_gives_the_run_back(tmp_p
         here.bank.rule("hold", when="after", invoice="A")
         first = here.worker()
         run = await here.pay("blind", "A", "B")
-        here.bank.wait_held(1, timeout=30)
+        here.bank.wait_held(1, timeout=90)
         first.terminate()
         here.bank.release()
         assert await here.exited(first) == 0

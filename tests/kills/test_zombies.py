@@ -40,7 +40,7 @@ async def test_frozen_while_the_bank_holds_its_request(tmp_path: Path, store: st
         here.bank.rule("hold", when="after", invoice="A")
         zombie = here.worker()
         run = await here.pay("patient", "A", "B")
-        here.bank.wait_held(1, timeout=30)
+        here.bank.wait_held(1, timeout=90)
         await here.freeze(zombie)
         other = here.worker()
         epoch = await taken_over(here, run.id, other)
@@ -95,7 +95,7 @@ async def test_frozen_before_the_write_with_a_bank_that_counts_twice(tmp_path: P
         await here.stopped(zombie)
         other = here.worker()
         await taken_over(here, run.id, other)
-        here.bank.wait_held(1, timeout=30)  # A was sent again and recorded; B is on its way
+        here.bank.wait_held(1, timeout=90)  # A was sent again and recorded; B is on its way
         wake(zombie)
         if point == "stop before guard":
             here.bank.release()

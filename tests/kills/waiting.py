@@ -21,7 +21,7 @@ async def rest(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-async def until(look: Callable[[], Awaitable[T | None]], what: str, *, within: float = 30.0) -> T:
+async def until(look: Callable[[], Awaitable[T | None]], what: str, *, within: float = 90.0) -> T:
     """What `look` gives once it gives something; AssertionError when it has given nothing for so many seconds."""
     end = time.monotonic() + within
     while True:
