@@ -133,7 +133,10 @@ async def _take(journal: Journal, messages: list[Message], change: Change | None
     taken = tuple(message.id for message in messages)
     # A message is no progress of the run; an outcome that it brings is.
     progress = any(row.status in SETTLED for row in rows.values()) or any(one.answer == "happened" for one in words)
-    also = Also(change=change, rows=tuple(rows.values()), taken=taken, progress=progress)
+    # Of what the other side has told too, the record says what the log comes to with that.
+    settled_so = {word.operation for word in words}
+    alone = tuple(row for row in rows.values() if row.id not in settled_so)
+    also = Also(change=change, rows=alone, taken=taken, progress=progress)
     met = [asked for asked, message in requests if asked is not None and message.id not in kept]
 
     def made() -> Iterator[Item]:

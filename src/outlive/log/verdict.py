@@ -6,6 +6,9 @@ from typing import Literal
 
 from outlive.model.operation import OPEN, Effect, OperationStatus
 
+# What was undone had happened before.
+_HAPPENED: frozenset[OperationStatus] = frozenset(("succeeded", "compensated"))
+
 Told = Literal["settles", "confirms", "duplicate", "contradicts", "too early", "no news"]
 
 
@@ -33,7 +36,7 @@ def verdict(
         return "no news"
     if status in ("absent", "retrying", "held") and same:
         return "settles"
-    if status in ("succeeded", "compensated") and (same or payload == outcome):
+    if status in _HAPPENED and (same or payload == outcome):
         return "confirms"
     return "duplicate"
 
@@ -50,12 +53,12 @@ def told(
     """
     if happened:
         same = attempt == current or effect == "idempotent"
-        if status == "succeeded" and same:
+        if status in _HAPPENED and same:
             return "confirms" if payload == outcome else "contradicts"
         return verdict(effect, status, current, outcome, attempt=attempt, answer="succeeded", payload=payload)
     if attempt != current:
         return "no news"
-    if status == "succeeded":
+    if status in _HAPPENED:
         return "contradicts"
     if status not in OPEN:
         return "no news"
