@@ -74,7 +74,7 @@ def _tool(registry: Registry, run: RunRow, row: OperationRow) -> ToolSpec:
     """The tool of an operation, under the name that it has now."""
     agent = registry.agents.get(run.agent)
     name = agent.renamed.get(row.tool, row.tool) if agent is not None else row.tool
-    tool = registry.tools.get(name)
+    tool = registry.tool(name)
     if tool is None:
         why = "this application has no such tool, so its outcome cannot be checked"
         raise BadArguments(function=name, why=why)

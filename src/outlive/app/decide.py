@@ -16,6 +16,7 @@ from outlive.engine.control import Control, find_operation
 from outlive.engine.failures import writable
 from outlive.log import kinds
 from outlive.log.entry import Entry
+from outlive.log.outcomes import outcome_of
 from outlive.model.errors import (
     BadArguments,
     LeaseLost,
@@ -104,16 +105,11 @@ async def _their_outcome(store: Store, held: OperationRow) -> str:
         run = f" of run {theirs.run}" if theirs is not None else ""
         why = f"that operation{run} is {status}, so it has no outcome; say first what became of it"
         raise Refused(what=f"reuse for {held.id}", why=why)
-    payload: str | None = None
+    found: dict[str, str | None] = {}
     async for entry in _behind(store, theirs):
-        if entry.kind in _WITH_OUTCOME and entry.payload is not None:
-            payload = entry.payload if getattr(kinds.read(entry), "operation", "") == theirs.id else payload
-    return payload if payload is not None else "null"
-
-
-_WITH_OUTCOME = frozenset(
-    (kinds.Outcome.KIND, kinds.Done.KIND, kinds.Resolved.KIND, kinds.Evidence.KIND, kinds.Completed.KIND)
-)
+        if operation := outcome_of(entry, found):
+            found[operation] = entry.payload if operation == theirs.id else None
+    return found.get(theirs.id) or "null"
 
 
 async def _behind(store: Store, row: OperationRow) -> AsyncIterator[Entry]:

@@ -29,9 +29,9 @@ from outlive.engine.scope import Parked, Scope, current
 from outlive.engine.send import shielded
 from outlive.engine.settle import LOOKUP_TIMEOUT, LOOKUPS
 from outlive.engine.undoing import Left, Order, Undone
-from outlive.log import kinds
 from outlive.log.codec import codec_of
 from outlive.log.entry import Entry, verify
+from outlive.log.outcomes import outcome_of
 from outlive.model.errors import DataError, LeaseLost, NotInDoubt, TooEarly, UndecodableEntry, UnknownRun
 from outlive.model.ids import OperationId, Owner, RunId
 from outlive.model.operation import OPEN, DidNotHappen, Happened, OperationRow, Unclear
@@ -110,15 +110,20 @@ class Rollback:
         self.tenant, self.target = row.tenant, row.rolls_back
         self.control = Control(attempt.kit.store, attempt.kit.clock, row.owner or Owner(row.id))
         self._rows: list[OperationRow] = []
+        self._over: set[str] = set()
         self._outcomes: dict[str, int] | None = None
 
     async def run(self) -> Undone:
         """From the end of the target to the last of its operations."""
         if not await self._has_ended():
             return Undone(self.target)
-        self._rows = (await self._operations(self.target))[::-1]
-        for row in self._rows:
-            await self._pass(row)
+        more = True
+        while more:
+            # Once more, if anything was done: meanwhile it may have turned out that something passed did happen.
+            self._rows = (await self._operations(self.target))[::-1]
+            more = False
+            for row in self._rows:
+                more = await self._pass(row) or more
         return await self._report()
 
     # ---- the end of the target
@@ -149,35 +154,37 @@ class Rollback:
 
     # ---- one operation after the other
 
-    async def _pass(self, row: OperationRow) -> None:
-        """See to it that nothing of this operation stands in the way of the ones before it."""
-        scope = current.get()
+    async def _pass(self, row: OperationRow) -> bool:
+        """See to it that nothing of this operation stands in the way of the ones before it; whether that took time."""
+        scope, busy = current.get(), False
         while True:
             if (head := scope.cursor.head) is not None:
                 if head.digest == self._digest(b"look-up", row):
                     await self._look_up(row)
+                    busy = True
                     continue
                 if head.digest == self._digest(b"compensation", row):
                     await self._compensate(row)
-                return  # what is recorded next is of another one: this one was passed
+                    busy = True
+                return busy  # what is recorded next is of another one: this one was passed
             row = await self._fresh(row)
             match fate(row, self._tool(row)):
                 case ("in doubt", _):
                     await self._settle(row)
                 case ("unserved", why):
                     await self._block(row, "compensation failed", f"{shown(row)}: {why} in this build")
-                case ("compensate", _):
+                case ("compensate", _) if row.id not in self._over:
                     before = await self._before(row)
                     if any(one.status == "abandoned" for one in before):
-                        return  # a person has said that nobody can know whether that has undone it
+                        return busy  # a person has said that nobody can know whether that has undone it
                     if doubtful := next((one for one in before if one.status in OPEN), None):
                         why = f"{_named(doubtful)}, which compensates {shown(row)}, is {doubtful.status}"
                         await self._block(row, "operation in doubt", why)
-                        continue
-                    await self._compensate(row)
-                    return
+                    else:
+                        await self._compensate(row)
                 case _:
-                    return
+                    return busy
+            busy = True
 
     async def _before(self, row: OperationRow) -> list[OperationRow]:
         """What other rollbacks of the run have done about the operation."""
@@ -215,6 +222,7 @@ class Rollback:
         asked = Asked(head.name if head else name, self._digest(b"compensation", row), f"undo {shown(row)}", _LINE)
         with attempt.entering(asked.shown, _LINE) as scope:
             key, call = attempt.consume(scope, "operation", asked.name, asked.digest, asked.shown, _LINE)
+            self._over.add(row.id)
             if call is not None and call.done:
                 return
             while tool is None or tool.compensation is None:
@@ -317,12 +325,8 @@ class Rollback:
         while page := await self._entries(head.seq - 1, _PAGE):
             head = verify(self.attempt.key, self.target, page, head.digest)
             for entry in page:
-                if entry.kind in _WITH_OUTCOME and entry.payload is not None:
-                    fact = kinds.read(entry)
-                    operation = str(getattr(fact, "operation", ""))
-                    # What came too late tells what has happened only where nothing else does.
-                    if not isinstance(fact, kinds.Evidence) or fact.verdict == "settles" or operation not in found:
-                        found[operation] = entry.seq
+                if operation := outcome_of(entry, found):
+                    found[operation] = entry.seq
         return found
 
     async def _entries(self, after: int, limit: int) -> list[Entry]:
@@ -371,9 +375,6 @@ class Rollback:
             elif what in ("left", "in doubt", "unserved"):
                 left.append(Left(row.id, row.tool, why))
         return Undone(self.target, done, left)
-
-
-_WITH_OUTCOME = frozenset((kinds.Outcome.KIND, kinds.Done.KIND, kinds.Resolved.KIND, kinds.Evidence.KIND))
 
 
 class StillUnclear(Exception):
