@@ -9,7 +9,8 @@ import pytest
 from outlive import Happened, Run
 from outlive.app.audit import Progress, verify_all
 from outlive.app.carry import bundle_of, take_in
-from outlive.errors import NotForkable, Refused, WrongState
+from outlive.engine.worker import Worker
+from outlive.errors import BadArguments, NotForkable, Refused, WrongState
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.store.port import Message
 from outlive.store.sqlite import SQLiteStore
@@ -58,6 +59,37 @@ async def test_a_compensation_is_approved_first_if_its_rule_says_so(either: Rig,
     assert ("allowed money" in shop.done) == approves
     assert shop.count("refund book") == 1
     assert len((await handle.result()).left) == left
+
+
+async def test_an_approval_that_nobody_has_given_in_time_is_asked_for_again(either: Rig) -> None:
+    """Nobody has decided that it is left: what is older is not passed because nobody has looked."""
+    rig, worker = either, await ended(either, moves)
+    handle = await ask(rig)
+    await rig.settle(worker)
+    approvals = rig.app(undo.app).approvals
+    [first] = await approvals.list()
+    await rig.pass_time(worker, timedelta(days=1))
+    assert (await rig.row(BACK)).status == "waiting"
+    assert shop.done == ["charge book", "transfer money"]
+    [second] = await approvals.list()
+    assert second.id != first.id
+    await approvals.approve(second.id, who="cfo", role="finance", why="seen")
+    assert (await rolled_back(rig, worker)).status == "succeeded"
+    assert shop.done == ["charge book", "transfer money", "allowed money", "refund book"]
+    assert (await handle.result()).left == []
+
+
+async def test_what_undoes_something_takes_no_other_arguments(rig: Rig) -> None:
+    worker = await ended(rig, moves)
+    await ask(rig)
+    await rig.settle(worker)
+    approvals = rig.app(undo.app).approvals
+    [asked] = await approvals.list()
+    with pytest.raises(BadArguments, match="the edited arguments do not fit"):
+        await approvals.approve(asked.id, who="cfo", role="finance", why="less", arguments={"cents": 1})
+    await approvals.approve(asked.id, who="cfo", role="finance", why="all of it")
+    assert (await rolled_back(rig, worker)).status == "succeeded"
+    assert shop.count("allowed money") == 1
 
 
 async def test_a_rollback_that_is_evicted_at_every_step_does_the_same(either: Rig) -> None:
@@ -118,7 +150,8 @@ async def test_a_look_up_that_a_crash_has_cut_off_is_told_once_more(rig: Rig) ->
     assert shop.done == [*ALL[:2], "refund book", "release book"]
 
 
-async def test_look_ups_that_give_no_answer_leave_it_to_a_person(rig: Rig) -> None:
+async def in_doubt(rig: Rig) -> Worker:
+    """A rollback that has asked in vain."""
     shop.hooks["after charge"] = loses
     worker = await begin(rig)
     await rig.settle(worker)
@@ -126,6 +159,25 @@ async def test_look_ups_that_give_no_answer_leave_it_to_a_person(rig: Rig) -> No
     row = await rolled_back(rig, worker)
     assert (row.status, row.reason) == ("blocked", "operation in doubt")
     assert "10 look-ups gave no answer" in row.detail
+    return worker
+
+
+async def test_look_ups_are_made_again_when_somebody_lets_it_be_tried_again(either: Rig) -> None:
+    rig, asked = either, list[int]()
+    worker = await in_doubt(rig)
+    shop.asked = lambda: asked.append(1)
+    await undo.retry(rig)
+    assert (await rolled_back(rig, worker)).reason == "operation in doubt"
+    assert len(asked) == 10, "as often as before"
+    shop.answers["charge"] = Happened(undo.Receipt(number="n", cents=1))
+    await undo.retry(rig)
+    assert (await rolled_back(rig, worker)).status == "succeeded"
+    assert len(asked) == 11
+    assert shop.done == [*ALL[:2], "refund book", "release book"]
+
+
+async def test_look_ups_that_give_no_answer_leave_it_to_a_person(rig: Rig) -> None:
+    worker = await in_doubt(rig)
     await decide(rig, await one(rig, "charge"), "happened", '{"number":"n","cents":1}')
     assert (await rolled_back(rig, worker)).status == "succeeded"
     assert shop.done == [*ALL[:2], "refund book", "release book"]

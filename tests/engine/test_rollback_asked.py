@@ -146,6 +146,47 @@ async def test_a_failure_that_did_not_come_to_pass_undoes_nothing(rig: Rig) -> N
     assert (await one(rig, "charge")).status == "succeeded"
 
 
+async def test_a_person_who_asks_while_a_failure_may_not_come_to_pass_is_not_put_off(either: Rig) -> None:
+    """The rollback of a failure does nothing unless the run fails; whoever asks wants it undone in any case."""
+
+    async def waits(run: Run[None]) -> object:
+        await run.call(undo.charge, "book")
+        await run.sleep(timedelta(days=30))
+        return await run.call(undo.ship, "book")
+
+    rig, worker = either, await begin(either, waits)
+    await rig.settle(worker)
+    await undoing.after_failure(rig.store, rig.clock, await rig.row(RUN), "as it seemed")
+    await rig.settle(worker)
+    asked = await ask(rig)
+    assert (await ask(rig, why="again")).id == asked.id
+    assert (await rolled_back(rig, worker, asked.id)).status == "succeeded"
+    assert (await rig.row(RUN)).status == "cancelled"
+    assert shop.done == ["charge book", "refund book"]
+    assert (await rig.row(BACK)).ended
+
+
+async def test_a_person_who_asks_cancels_a_run_that_cannot_end_although_it_has_asked_itself(rig: Rig) -> None:
+    async def body(run: Run[None]) -> object:
+        async def asks() -> None:
+            await run.rollback("enough")
+
+        return await run.gather(run.call(undo.ship, "book"), asks())
+
+    shop.hooks["after ship"] = loses
+    worker = await begin(rig, body)
+    await rig.settle(worker)
+    row = await rig.row(RUN)
+    assert (row.status, row.reason) == ("blocked", "operation in doubt")
+    asked = await ask(rig)
+    assert (await rig.until_ended(worker, RUN)).status == "cancelled"
+    assert (await rolled_back(rig, worker)).reason == "operation in doubt"
+    await undo.decide(rig, await one(rig, "ship"), "happened", '"ok"')
+    assert (await rolled_back(rig, worker)).status == "succeeded"
+    assert (await rolled_back(rig, worker, asked.id)).status == "succeeded"
+    assert shop.done == ["ship book", "recall book"]
+
+
 async def test_a_rollback_is_not_rolled_back(rig: Rig) -> None:
     worker = await ended(rig)
     await ask(rig)

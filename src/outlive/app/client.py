@@ -142,8 +142,9 @@ class Handle(Generic[R_co]):
         """Have undone what the run has done: by a run of its own, whose handle this is; it is stored when this returns.
 
         Operations are compensated newest first, as `compensate=` of each tool says, once the run has ended; a run that
-        has not is cancelled. A rollback that is open already is the same one. Raises UnknownRun, BadArguments for a
-        `who` or `why` that says nothing, and WrongState for a run that is a rollback itself.
+        has not is cancelled. A rollback that is open already is the same one, unless it waits for the run to end by
+        itself. Raises UnknownRun, BadArguments for a `who` or `why` that says nothing, and WrongState for a run that is
+        a rollback itself.
         """
         row = await undoing.by_person(self._store(), self._clock, await self._row(), who, why)
         return Handle(self._store, self._clock, self._agent, self._tenant, row.id)

@@ -267,6 +267,9 @@ class Consent:
                 why = f"expired: nobody of {asked.role} has decided in time; {rule.approval.escalate_to} is asked"
                 lapsed = kinds.Decided(approval=asked.id, decision="lapsed", why=why, by=by)
                 await self._ask(rule, lapsed, escalated=True)
+            case "expired" if self._of.compensates:
+                why = f"expired: {asked.role} has not approved it in time, and is asked again"
+                await self._record(kinds.Decided(approval=asked.id, decision="lapsed", why=why, by=by))
             case "expired":
                 why = f"expired: {asked.role} has not approved it in time"
                 await self._reject(kinds.Decided(approval=asked.id, decision="rejected", why=why, by=by))

@@ -135,12 +135,28 @@ class Rollback:
             while not (row := await self._target()).ended:
                 if self.order.cause == "person":
                     await self._end(row)
-                await attempt.gate(scope)
-                now = attempt.kit.time.now()
-                waited = now - attempt.journal.row.created_at
-                until = now + min(max(waited // 2, _PAUSE_LEAST_MS), _PAUSE_MOST_MS)
-                await attempt.park(scope, Parked(f"the end of run {self.target}", until=until, message=True))
+                await self._wait(scope, self.target)
+            while (earlier := await self._patiently(self._earlier)) is not None:
+                await self._wait(scope, earlier)
         return self.order.cause != "failure" or row.status == "failed"
+
+    async def _wait(self, scope: Scope, run: RunId) -> None:
+        attempt = self.attempt
+        await attempt.gate(scope)
+        now = attempt.kit.time.now()
+        waited = now - attempt.journal.row.created_at
+        until = now + min(max(waited // 2, _PAUSE_LEAST_MS), _PAUSE_MOST_MS)
+        await attempt.park(scope, Parked(f"the end of run {run}", until=until, message=True))
+
+    async def _earlier(self) -> RunId | None:
+        """A rollback of the run that was there before and is open; it is let know that it need not wait any longer."""
+        me, store = self.attempt.journal.row, self.attempt.kit.store
+        ids = [one.id for one in await store.rollbacks(self.tenant, self.target) if not one.ended]
+        found = next((id for id in ids if (len(id), id) < (len(me.id), me.id)), None)
+        if found is not None:
+            told = Message(self.tenant, found, inbox.SETTLED_ELSEWHERE, f"{self.target}:{me.id}", "{}")
+            await store.post(told, now=self.attempt.kit.clock.now())
+        return found
 
     async def _end(self, row: RunRow) -> None:
         """Have it cancelled, as whoever asked for the rollback would. Once, however often this is come to."""
@@ -249,7 +265,10 @@ class Rollback:
                     await attempt.park(scope, Parked("what was said of it", until=now + 1000, message=True))
                 return
             digest = self._digest(b"look-up", row)
-            asked = [call for call in attempt.fold.keys.values() if call.digest == digest]
+            # Those before a person has let it be tried again do not count.
+            asked = [
+                one for one in attempt.fold.keys.values() if one.digest == digest and one.seq > attempt.fold.retried
+            ]
             if tool is None or tool.policy.reconcile is None or any(call.error and call.done for call in asked):
                 why = "it cannot be looked up" if not asked else f"{LOOKUPS.attempts} look-ups gave no answer"
                 await self._park(scope, "operation in doubt", self._rest(row, f"{_named(row)}: {why}"))

@@ -1,4 +1,4 @@
-"""How a rollback begins: a run of its own, which undoes what another one has done. At most one at a time is open.
+"""How a rollback begins: a run of its own, which undoes what another one has done. One at a time does so.
 
 It is there before the run that it undoes has ended, and waits for that: whoever asks for it may die at any moment.
 """
@@ -75,12 +75,13 @@ def check_reason(function: str, reason: str, most: int = _LONGEST) -> None:
 async def by_person(store: Store, clock: Clock, target: RunRow, who: str, why: str) -> RunRow:
     """The open rollback of the run, or a new one. A run that has not ended is cancelled by it.
 
-    Raises WrongState for a run that is a rollback itself, BadArguments for a `who` or `why` that says nothing.
+    One that waits for the run to end by itself is not taken for that: the new one comes after it. Raises WrongState for
+    a run that is a rollback itself, BadArguments for a `who` or `why` that says nothing.
     """
     check_reason("rollback", why, LONGEST_WORDS)
     check_reason("rollback", who, LONGEST_NAME)
     order = Order(target.id, writable(who), writable(why), "person")
-    return await _start(store, clock, target, await _place(store, target), order)
+    return await _start(store, clock, target, await _place(store, target, order), order)
 
 
 async def after_failure(store: Store, clock: Clock, target: RunRow, detail: str) -> RunRow | None:
@@ -88,7 +89,7 @@ async def after_failure(store: Store, clock: Clock, target: RunRow, detail: str)
     if target.rolls_back is not None or not await store.operations(target.tenant, target.id):
         return None
     order = Order(target.id, target.principal, f"the run failed: {writable(detail)[:_LONGEST]}", "failure")
-    return await _start(store, clock, target, await _place(store, target), order)
+    return await _start(store, clock, target, await _place(store, target, order), order)
 
 
 async def from_inside(attempt: Attempt, scope: Scope, key: str, asked: Asked, reason: str, call: Call | None) -> None:
@@ -115,17 +116,31 @@ async def from_inside(attempt: Attempt, scope: Scope, key: str, asked: Asked, re
     attempt.halt(Stop("fault", fault=RolledBack(told["reason"])))
 
 
-async def _place(store: Store, target: RunRow) -> RunId:
-    """The id of the open rollback, or the next one that is free. Raises WrongState."""
+async def _place(store: Store, target: RunRow, order: Order | None = None) -> RunId:
+    """The id of the open rollback that does what is ordered, or the next one that is free. Raises WrongState."""
     if target.rolls_back is not None:
         wanted = f"it is a rollback itself; start anew what run {target.rolls_back} did"
         raise WrongState(run=target.id, status=target.status, wanted=wanted)
     for number in itertools.count(1):
         id = RunId(f"{target.id[:_LONGEST_ID]}-rollback{'' if number == 1 else f'-{number}'}")
         row = await store.run(target.tenant, id)
-        if row is None or (row.rolls_back == target.id and not row.ended):
+        if row is None:
+            return id
+        if row.rolls_back == target.id and not row.ended and (order is None or await _does(store, row, target, order)):
             return id
     raise AssertionError("unreachable")
+
+
+async def _does(store: Store, row: RunRow, target: RunRow, order: Order) -> bool:
+    """Whether an open rollback does what is ordered: for a person it undoes the run whatever becomes of that."""
+    if order.cause != "person":
+        return True
+    [entry] = await store.entries(row.tenant, row.id, limit=1)
+    theirs = Codec.of(Order).decode(entry.payload or "null", where=f"the input of run {row.id}")
+    target = await store.run(target.tenant, target.id) or target
+    if theirs.cause == "person":
+        return True
+    return target.status == "failed" or (target.ended and theirs.cause == "run")
 
 
 async def _start(store: Store, clock: Clock, target: RunRow, id: RunId, order: Order) -> RunRow:

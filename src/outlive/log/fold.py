@@ -145,6 +145,8 @@ class Fold:
     mail: dict[str, list[Arrival]] = field(default_factory=dict)
     """By topic, in the order of arrival, what no call has received yet."""
     cancelling: kinds.Cancelling | None = None
+    retried: int = -1
+    """The entry by which a person has let it be tried again, last time."""
 
     @property
     def window(self) -> int:
@@ -176,6 +178,7 @@ def moved(state: Fold, since: int, by: int) -> None:
             one.seq += by if one.seq >= since else 0
     for call in state.keys.values():
         call.seq += by if call.seq >= since else 0
+    state.retried += by if state.retried >= since else 0
 
 
 def fold(entries: Iterable[Entry]) -> Fold:
@@ -404,7 +407,7 @@ def _intent(state: Fold, seq: int, call: Call, fact: kinds.Intent | kinds.Held, 
 def _stood(state: Fold, seq: int, fact: kinds.Retried | kinds.EntriesLost) -> None:
     """The run stands still until a person has decided, or goes on because one has."""
     if isinstance(fact, kinds.Retried):
-        state.duplicate = state.lost = ""
+        state.duplicate, state.lost, state.retried = "", "", seq
         for call in state.operations.values():
             if call.sent is not None:
                 call.sent.lookups, call.sent.again_at = 0, 0
