@@ -16,7 +16,7 @@ from examples.web.agent import Order, Verdict, report
 from examples.web.app import app
 from examples.web.press import Told, genuine, printing
 from outlive import DidNotHappen, Handle, Happened
-from outlive.errors import OutliveError, RunExists, UnknownOperation, UnknownRun
+from outlive.errors import OutliveError, RunExists, StoreError, TooEarly, UnknownOperation, UnknownRun
 from outlive.events import Event
 
 
@@ -100,6 +100,8 @@ async def press(request: Request) -> Response:
 @api.exception_handler(OutliveError)
 async def refused(_: Request, error: Exception) -> Response:
     code = 404 if isinstance(error, UnknownRun | UnknownOperation) else 409 if isinstance(error, RunExists) else 400
+    # What only failed now is tried again by its sender, where it gives up what is wrong.
+    code = 503 if isinstance(error, StoreError | TooEarly) else code
     return JSONResponse({"error": str(error)}, status_code=code)
 
 

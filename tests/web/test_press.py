@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from pathlib import Path
 
 import httpx
+import pytest
 
-from examples.web.press import signature
+from examples.web.press import genuine, printing, signature
 from examples.web.waiting import seconds
+from outlive import Outlive
 from tests.web.waiting import server, until
 
 SECRET = "between-us"
@@ -51,6 +54,31 @@ def test_the_press_tells_by_a_signed_webhook(tmp_path: Path) -> None:
             return str(found["result"]) if found["status"] == "succeeded" else None
 
         assert until(ended, "the print is done") == "3 copies on A"
+
+
+def test_what_cannot_be_taken_now_is_to_be_told_again(tmp_path: Path) -> None:
+    """Whoever sends webhooks gives up what is refused, and tells again what failed."""
+    file = tmp_path / "runs.db"
+    with server(f"sqlite:///{file}", PRESS_SECRET=SECRET) as it:
+        assert httpx.put(f"{it.url}/prints/tea", json={"text": "Tea"}).status_code == 202
+        order = until(lambda: waits(file), "the outcome is to come")
+        asyncio.run(_cancel(f"sqlite:///{file}"))
+        denied: dict[str, object] = {"event": "e-1", "order": order}
+        assert until(lambda: waits(file) is None or None, "it is cancelled")
+        assert tell(it.url, denied) == 503, "a request may still be on its way"
+
+
+async def _cancel(store: str) -> None:
+    app: Outlive[None] = Outlive(store=store)
+    async with app:
+        await app.handle(printing, "tea").cancel(who="ada")
+
+
+@pytest.mark.parametrize(("at", "signed"), [("9" * 5000, "00"), ("", "00"), (None, "\xe9"), (None, "")])
+def test_a_signature_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, at: str | None, signed: str) -> None:
+    monkeypatch.setenv("PRESS_SECRET", SECRET)
+    said = {"press-timestamp": str(int(seconds())) if at is None else at, "press-signature": signed}
+    assert not genuine(said, b"{}")
 
 
 def test_without_a_secret_nobody_may_tell(tmp_path: Path) -> None:
