@@ -197,6 +197,27 @@ async def test_a_restart_does_again_what_was_undone_under_another_key(either: Ri
     assert len(shop.keys["charge"]) == 2, "the other side must not answer with the charge that was refunded"
 
 
+async def test_what_was_held_is_undone_in_the_order_in_which_it_was_sent(either: Rig) -> None:
+    rig = either
+
+    async def charges(run: Run[None]) -> object:
+        return await run.call(undo.charge, "book")
+
+    async def both(run: Run[None]) -> object:
+        return await run.gather(run.call(undo.charge, "book"), run.call(undo.reserve, "shelf"))
+
+    worker = await ended(rig, charges)
+    shop.body = both
+    fork = await rig.app(undo.app).handle(order, RUN).fork(who="ada", at=0, id="again")
+    assert (await rig.until_ended(worker, fork.id)).reason == "done elsewhere"
+    assert shop.done == ["charge book", "reserve shelf"]
+    await decide(rig, await one(rig, "charge", "again"), "repeat")
+    assert (await rig.until_ended(worker, fork.id)).status == "succeeded"
+    back = await ask(rig, "again")
+    assert (await rolled_back(rig, worker, back.id)).status == "succeeded"
+    assert shop.done == ["charge book", "reserve shelf", "charge book", "refund book", "release shelf"]
+
+
 async def test_a_fork_does_not_begin_behind_what_was_undone(rig: Rig) -> None:
     worker = await ended(rig)
     handle = rig.app(undo.app).handle(order, RUN)

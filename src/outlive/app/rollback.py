@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from outlive.app.registry import Registry
 from outlive.engine import undoing
-from outlive.engine.rollback import Fate, fate
+from outlive.engine.rollback import Fate, fate, newest_first
 from outlive.model.clock import SystemClock
 from outlive.model.errors import UnknownRun, WrongState
 from outlive.model.ids import RunId, Tenant
@@ -40,7 +40,7 @@ async def plan(store: Store, registry: Registry, tenant: str, run: str) -> Plan:
         raise WrongState(run=run, status=row.status, wanted="it is a rollback itself")
     agent = registry.agents.get(row.agent)
     steps: list[Step] = []
-    for one in reversed(await store.operations(row.tenant, row.id)):
+    for one in newest_first(await store.operations(row.tenant, row.id)):
         name = agent.renamed.get(one.tool, one.tool) if agent is not None else one.tool
         steps.append(Step(one, *fate(one, registry.tools.get(one.tool) or registry.tools.get(name))))
     back = next((one.id for one in await store.rollbacks(row.tenant, row.id) if not one.ended), "")

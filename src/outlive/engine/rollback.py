@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -95,6 +95,11 @@ def fate(row: OperationRow, tool: ToolSpec | None) -> tuple[Fate, str]:
     return "compensate", f"by {tool.compensation.name}{twice}"
 
 
+def newest_first(rows: Iterable[OperationRow]) -> list[OperationRow]:
+    """By when they were sent: one that was held is behind what was sent before a person had decided about it."""
+    return sorted(rows, key=lambda row: row.seq, reverse=True)
+
+
 def shown(row: OperationRow) -> str:
     """An operation as people read it."""
     return show(row.tool, row.arguments)
@@ -120,7 +125,7 @@ class Rollback:
         more = True
         while more:
             # Once more, if anything was done: meanwhile it may have turned out that something passed did happen.
-            self._rows = (await self._operations(self.target))[::-1]
+            self._rows = newest_first(await self._operations(self.target))
             more = False
             for row in self._rows:
                 more = await self._pass(row) or more
@@ -383,7 +388,7 @@ class Rollback:
         done, left = list[str](), list[Left]()
         mine = {call.sent.compensates: call for call in self.attempt.fold.operations.values() if call.sent}
         asked = {call.digest: call for call in self.attempt.fold.keys.values()}
-        for row in (await self._operations(self.target))[::-1]:
+        for row in newest_first(await self._operations(self.target)):
             what, why = fate(row, self._tool(row))
             if what == "compensated":
                 done.append(row.id)
