@@ -13,9 +13,10 @@ from outlive import DidNotHappen, Operation, Retry, Run
 from outlive.engine.inbox import EVIDENCE
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.store.port import Message
+from tests.engine.awaiting import look_into_inbox
 from tests.engine.rig import Rig
 from tests.engine.scenes import acts, control, crash_in_flight, lost, pays
-from tests.engine.subject import RUN, Answer, act, base, begin, charge, does, put
+from tests.engine.subject import RUN, Answer, act, base, begin, charge, does, put, subject
 
 
 async def test_an_idempotent_call_past_its_window_is_treated_as_external(rig: Rig) -> None:
@@ -208,3 +209,26 @@ async def test_a_deploy_cannot_make_a_repetition_of_what_was_external(rig: Rig) 
         act.policy = was
     assert (await rig.row(RUN)).reason == "operation in doubt"
     assert len(rig.sent) == 1
+
+
+async def test_what_somebody_who_was_faster_has_said_of_a_call_in_flight_stays_its_outcome(either: Rig) -> None:
+    """The worker before has its answer while the call is repeated under its key: that is what the agent is given."""
+    rig = either
+
+    async def body(run: Run[None]) -> object:
+        return await run.call(put, "it")
+
+    await crash_in_flight(rig, body)
+
+    async def repeats(op: Operation[None]) -> str:
+        await _evidence(rig, '"early"')
+        await look_into_inbox(rig, second)
+        return "late"
+
+    does.tool = repeats
+    second = rig.worker(rig.app(base))
+    await rig.take_over(second)
+    (operation,) = await rig.operations(RUN)
+    assert (operation.status, operation.how, operation.outcome) == ("succeeded", "evidence", '"early"')
+    assert "outcome" not in await rig.kinds(RUN)
+    assert await rig.app(base).handle(subject, RUN).result() == "early"

@@ -15,6 +15,7 @@ from outlive.errors import BadArguments, Refused, RunFailed, WrongState
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.model.run import NewRun, RunRow
 from tests.engine import undo
+from tests.engine.awaiting import look_into_inbox
 from tests.engine.rig import Rig
 from tests.engine.undo import BACK, RUN, ask, begin, careful, ended, loses, one, order, rolled_back, shop
 
@@ -181,10 +182,37 @@ async def test_a_person_who_asks_cancels_a_run_that_cannot_end_although_it_has_a
     asked = await ask(rig)
     assert (await rig.until_ended(worker, RUN)).status == "cancelled"
     assert (await rolled_back(rig, worker)).reason == "operation in doubt"
+    later = await rig.row(asked.id)
+    assert (later.status, later.reason) == ("waiting", f"the end of run {BACK}"), "one works at a time"
     await undo.decide(rig, await one(rig, "ship"), "happened", '"ok"')
     assert (await rolled_back(rig, worker)).status == "succeeded"
     assert (await rolled_back(rig, worker, asked.id)).status == "succeeded"
     assert shop.done == ["ship book", "recall book"]
+
+
+@pytest.mark.parametrize("heard", [False, True])
+async def test_a_rollback_that_is_about_to_be_cancelled_is_given_to_nobody(rig: Rig, heard: bool) -> None:
+    worker, sending, go_on = await ended(rig), asyncio.Event(), asyncio.Event()
+
+    async def hangs(op: Operation[None]) -> None:
+        sending.set()
+        await go_on.wait()
+
+    shop.hooks["before recall"] = hangs
+    await ask(rig)
+    await worker.claim()
+    await sending.wait()
+    await rig.app(undo.app).handle(order, BACK).cancel(who="ada", why="too early")
+    if heard:
+        await look_into_inbox(rig, worker)
+        assert "cancelling" in await rig.kinds(BACK)
+    second = await ask(rig)
+    assert second.id == f"{BACK}-2"
+    go_on.set()
+    await worker.idle()
+    assert (await rolled_back(rig, worker, second.id)).status == "succeeded"
+    assert (await rig.row(BACK)).status == ("cancelled" if heard else "succeeded")
+    assert shop.done == undo.UNDONE
 
 
 async def test_a_rollback_is_not_rolled_back(rig: Rig) -> None:

@@ -13,13 +13,14 @@ from typing import Literal
 from outlive.engine import inbox
 from outlive.engine.attempt import Attempt
 from outlive.engine.calls import Asked
+from outlive.engine.cancelling import is_pause
 from outlive.engine.failures import writable
 from outlive.engine.journal import Item
 from outlive.engine.scope import Scope, Stop
 from outlive.log import kinds
 from outlive.log.canonical import digest
 from outlive.log.codec import Codec
-from outlive.log.fold import Call
+from outlive.log.fold import Call, fold
 from outlive.model.clock import Clock
 from outlive.model.errors import BadArguments, RunExists, WrongState
 from outlive.model.ids import LONGEST_NAME, LONGEST_WORDS, RunId
@@ -135,12 +136,21 @@ async def _does(store: Store, row: RunRow, target: RunRow, order: Order) -> bool
     """Whether an open rollback does what is ordered: for a person it undoes the run whatever becomes of that."""
     if order.cause != "person":
         return True
+    if await _is_ending(store, row):
+        return False
     [entry] = await store.entries(row.tenant, row.id, limit=1)
     theirs = Codec.of(Order).decode(entry.payload or "null", where=f"the input of run {row.id}")
     target = await store.run(target.tenant, target.id) or target
     if theirs.cause == "person":
         return True
     return target.status == "failed" or (target.ended and theirs.cause == "run")
+
+
+async def _is_ending(store: Store, row: RunRow) -> bool:
+    """Whether it was asked to end, heard of or not."""
+    unread = await store.unread(row.tenant, row.id)
+    asked = any(one.topic == inbox.CONTROL and not is_pause(one.body) for one in unread)
+    return asked or fold(await store.window(row.tenant, row.id)).cancelling is not None
 
 
 async def _start(store: Store, clock: Clock, target: RunRow, id: RunId, order: Order) -> RunRow:
