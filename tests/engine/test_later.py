@@ -10,12 +10,14 @@ import pytest
 from outlive import DidNotHappen, Happened, Operation, Run
 from outlive.app.explain import explain
 from outlive.app.operate import report
-from outlive.model.ids import DEFAULT_TENANT, RunId
+from outlive.model.ids import DEFAULT_TENANT, OperationId, RunId, Tenant
+from outlive.model.operation import OperationRow
+from outlive.store.port import Message
 from outlive.store.survey import Seen
 from tests.engine.awaiting import HOUR, look_into_inbox, notices, operation, puts, tell, verdicts, waiting
 from tests.engine.rig import Rig
 from tests.engine.scenes import acts, crash_in_flight, decide, lost, pays
-from tests.engine.subject import RUN, Answer, act, add, base, begin, does, look, subject
+from tests.engine.subject import RUN, Answer, State, act, add, base, begin, does, look, subject
 
 
 async def test_a_run_waits_as_a_row_for_what_the_other_side_tells(either: Rig) -> None:
@@ -343,3 +345,47 @@ async def test_what_was_told_before_its_worker_was_lost_is_not(rig: Rig, happene
     assert (await rig.row(RUN)).status == "succeeded"
     assert len(rig.sent) == (1 if happened else 2)
     assert await verdicts(rig) == ["settles" if happened else "too early"]
+
+
+async def test_what_is_told_while_its_turn_ends_harms_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read in the turn of its operation, and gets its place in the next one."""
+    reading, go_on, operation_of = asyncio.Event(), asyncio.Event(), rig.store.operation
+
+    async def slowly(tenant: Tenant, id: OperationId) -> OperationRow | None:
+        reading.set()
+        await go_on.wait()
+        return await operation_of(tenant, id)
+
+    async def is_told(op: Operation[None]) -> str:
+        first = (await rig.operations(RUN))[0].id
+        await rig.app(base).complete(first, Happened("did it"), key="evt-1")
+        evidence = f'{{"operation":"{first}","attempt":1,"epoch":1,"answer":"raised","payload":null,"error":null}}'
+        await rig.store.post(Message(DEFAULT_TENANT, RunId(RUN), "evidence", "k", evidence), now=rig.clock.now())
+        monkeypatch.setattr(rig.store, "operation", slowly)
+        await asyncio.to_thread(worker._keeper.renew_once)
+        await reading.wait()
+        return "told"
+
+    async def body(run: Run[None]) -> object:
+        async for state in run.turns(State()):
+            if state.n == 0:
+                await run.call(act, "it")
+                await run.call(look, "whether it is told")
+                state.n = 1
+            else:
+                run.random()
+                go_on.set()
+                await look_into_inbox(rig, worker)
+                return "done"
+        return "never"
+
+    worker = await begin(rig, body)
+
+    async def tool(op: Operation[None]) -> str:
+        return "did it" if op.arguments["what"] == "it" else await is_told(op)
+
+    does.tool = tool
+    await rig.settle(worker)
+    assert (await rig.row(RUN)).status == "succeeded"
+    assert await verdicts(rig) == ["confirms"]
+    assert "value" in await rig.kinds(RUN), "what was about to be recorded is not lost"

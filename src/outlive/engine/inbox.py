@@ -18,6 +18,7 @@ from outlive.engine import later
 from outlive.engine.cancelling import Request, answers, read
 from outlive.engine.journal import Also, Item, Journal, brief
 from outlive.log import kinds
+from outlive.log.fold import Call
 from outlive.log.verdict import verdict
 from outlive.model.approval import APPROVAL
 from outlive.model.ids import OperationId
@@ -116,7 +117,7 @@ async def _take(journal: Journal, messages: list[Message], change: Change | None
         return News(pause=pause, asked=tuple(left))
     items: list[Item] = []
     rows: dict[str, OperationRow] = {}
-    words: list[later.Word] = []
+    words: list[tuple[later.Word, Call]] = []
     for message in list(messages):
         if message.topic == CONTROL:
             continue
@@ -124,17 +125,17 @@ async def _take(journal: Journal, messages: list[Message], change: Change | None
             if journal.seam.in_flight(word.operation):
                 messages.remove(message)  # first comes what the call itself says
                 continue
-            if journal.fold.sent(word.operation) is not None:
-                words.append(word)
+            if (call := journal.fold.sent(word.operation)) is not None:
+                words.append((word, call))
                 continue
         moved = await _moved(journal, message, rows)
         if moved is not None:
             items.append(moved)
     taken = tuple(message.id for message in messages)
     # A message is no progress of the run; an outcome that it brings is.
-    progress = any(row.status in SETTLED for row in rows.values()) or any(one.answer == "happened" for one in words)
+    progress = any(row.status in SETTLED for row in rows.values()) or any(one.answer == "happened" for one, _ in words)
     # Of what the other side has told too, the record says what the log comes to with that.
-    settled_so = {word.operation for word in words}
+    settled_so = {word.operation for word, _ in words}
     alone = tuple(row for row in rows.values() if row.id not in settled_so)
     also = Also(change=change, rows=alone, taken=taken, progress=progress)
     met = [asked for asked, message in requests if asked is not None and message.id not in kept]
@@ -164,11 +165,12 @@ def _word(journal: Journal, message: Message) -> later.Word | None:
         return None
 
 
-def _completed(journal: Journal, words: Iterable[later.Word]) -> Iterator[Item]:
-    """What the other side has told, judged by what is recorded when it gets its place, each after the one before."""
-    for word in words:
-        call = journal.fold.sent(word.operation)
-        assert call is not None
+def _completed(journal: Journal, words: Iterable[tuple[later.Word, Call]]) -> Iterator[Item]:
+    """What the other side has told, judged by what is recorded when it gets its place, each after the one before.
+
+    The turn of a call may have ended since its message was read: then it is judged by what was recorded at that end.
+    """
+    for word, call in words:
         fact = later.of_call(word, call, journal.time.now())
         yield Item(fact, call.scope, call.key, word.payload)
 
