@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import parse_qs, quote, urlsplit
 
 _Pair = tuple[asyncio.StreamWriter, asyncio.StreamWriter]
@@ -92,12 +93,22 @@ class Network:
                 writer.write(data)
 
 
+N = TypeVar("N", bound=Network)
+
+
 @asynccontextmanager
 async def network(url: str) -> AsyncIterator[Network]:
     """A way of its own to the server of this URL."""
+    async with way_of(Network, url) as here:
+        yield here
+
+
+@asynccontextmanager
+async def way_of(kind: type[N], url: str) -> AsyncIterator[N]:
+    """Such a way, of a kind that knows more."""
     [host] = parse_qs(urlsplit(url).query)["host"]
     with tempfile.TemporaryDirectory(prefix="outlive-net-") as folder:
-        here = Network(f"{host}/.s.PGSQL.5432", url.replace(quote(host, safe=""), quote(folder, safe="")))
+        here = kind(f"{host}/.s.PGSQL.5432", url.replace(quote(host, safe=""), quote(folder, safe="")))
         server = await asyncio.start_unix_server(here.serve, Path(folder) / ".s.PGSQL.5432")
         try:
             yield here
