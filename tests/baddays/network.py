@@ -106,10 +106,11 @@ async def network(url: str) -> AsyncIterator[Network]:
 @asynccontextmanager
 async def way_of(kind: type[N], url: str) -> AsyncIterator[N]:
     """Such a way, of a kind that knows more."""
-    [host] = parse_qs(urlsplit(url).query)["host"]
+    options = parse_qs(urlsplit(url).query)
+    [host], [port] = options["host"], options.get("port", ["5432"])
     with tempfile.TemporaryDirectory(prefix="outlive-net-") as folder:
-        here = kind(f"{host}/.s.PGSQL.5432", url.replace(quote(host, safe=""), quote(folder, safe="")))
-        server = await asyncio.start_unix_server(here.serve, Path(folder) / ".s.PGSQL.5432")
+        here = kind(f"{host}/.s.PGSQL.{port}", url.replace(quote(host, safe=""), quote(folder, safe="")))
+        server = await asyncio.start_unix_server(here.serve, Path(folder) / f".s.PGSQL.{port}")
         try:
             yield here
         finally:

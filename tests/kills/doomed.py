@@ -110,6 +110,7 @@ def main(what: str, kind: Kind, store: str) -> None:
         print(json.dumps({"point": point, "cents": 2**number, "exit": os.waitstatus_to_exitcode(status)}), flush=True)
         if status == 0:
             return
+        assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, f"{point} went wrong"
     raise AssertionError("no process has lived to its end")
 
 

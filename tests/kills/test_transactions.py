@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,13 +19,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from outlive import Handle
+from outlive import Handle, Outlive
 from outlive.app.audit import check_chain
 from outlive.app.settings import Settings
 from outlive.model.errors import StoreUnavailable
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.model.run import RunFilter
 from outlive.store.port import Store
+from outlive.store.postgres.connection import place_of
 from tests.app.callers import Caller, Kind, caller_on
 from tests.baddays.scene import patiently
 from tests.baddays.server import Server, alive, own_server
@@ -34,6 +35,7 @@ from tests.kills.doomed import order
 from tests.kills.scene import PATIENCE, ROOT
 from tests.kills.tap import Point, Talk, Tap, kill_client, point_of, tapped
 from tests.kills.transfers import TABLES, Amount, app, moving, worker_environment
+from tests.store.pooler import NEEDED, pooler
 
 pytestmark = pytest.mark.timeout(300)
 KINDS = ["sqlite3", "psycopg async", pytest.param("psycopg", marks=pytest.mark.long)]
@@ -123,11 +125,13 @@ def _deaths(lines: list[dict[str, Any]]) -> list[Death]:
 
 
 @asynccontextmanager
-async def till(kind: Kind, directory: Path, request: pytest.FixtureRequest) -> AsyncIterator[Till]:
+async def till(
+    kind: Kind, directory: Path, request: pytest.FixtureRequest, *, through: str = ""
+) -> AsyncIterator[Till]:
     """With nothing in the accounts."""
     sqlite = kind == "sqlite3"
     place = str(directory / "runs.db") if sqlite else str(request.getfixturevalue("postgres"))
-    url = f"sqlite:///{place}" if sqlite else place
+    url = f"sqlite:///{place}" if sqlite else through or place
     await app.open(Settings.load(store=url))
     try:
         async with caller_on(kind, place) as user:
@@ -144,15 +148,19 @@ async def test_a_worker_dies_at_each_statement_of_a_transactional_tool(
     kind: Kind, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     async with till(kind, tmp_path, request) as here:
-        deaths, statements = await here.doomed("tool")
-        last = _at_each(deaths, statements)
-        assert sum("movement" in one or "account" in one for one in statements) == 4, "the tool's own are among them"
-        # What is there is both there or neither: the effect, and the record that says so.
-        done = [(one.point, one.cents) for one in deaths if not one.died or one.point == last]
-        assert await here.moved() == await here.recorded() == done
-        await here.worked([one.point for one in deaths])
-        assert await here.moved() == await here.recorded() == [(one.point, one.cents) for one in deaths]
-        assert await here.cents("safe") == -await here.cents("till") == 2 ** len(deaths) - 1
+        await tool_at_each_statement(here)
+
+
+async def tool_at_each_statement(here: Till) -> None:
+    deaths, statements = await here.doomed("tool")
+    last = _at_each(deaths, statements)
+    assert sum("movement" in one or "account" in one for one in statements) == 4, "the tool's own are among them"
+    # What is there is both there or neither: the effect, and the record that says so.
+    done = [(one.point, one.cents) for one in deaths if not one.died or one.point == last]
+    assert await here.moved() == await here.recorded() == done
+    await here.worked([one.point for one in deaths])
+    assert await here.moved() == await here.recorded() == [(one.point, one.cents) for one in deaths]
+    assert await here.cents("safe") == -await here.cents("till") == 2 ** len(deaths) - 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -160,19 +168,55 @@ async def test_a_caller_dies_at_each_statement_of_the_transaction_that_starts_a_
     kind: Kind, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     async with till(kind, tmp_path, request) as here:
-        deaths, statements = await here.doomed("start")
-        # On SQLite the first start of all makes the key of its tenant in the same transaction.
-        last = _at_each(deaths, statements, more=2 if kind == "sqlite3" else 0)
-        assert any("ordered" in one for one in statements) and any("owed" in one for one in statements)
-        done = [one.point for one in deaths if not one.died or one.point == last]
-        assert sorted(await here.runs()) == sorted(await here.ordered()) == sorted(done)
-        # Nobody knows of a dead caller whether it has committed: the order is given again, all of them.
-        for one in deaths:
-            await order(here.user, one.point, one.cents)
-        assert sorted(await here.runs()) == sorted(await here.ordered()) == sorted(one.point for one in deaths)
-        await here.worked([one.point for one in deaths])
-        assert await here.moved() == await here.recorded() == [(one.point, one.cents) for one in deaths]
-        assert await here.cents("owed") == await here.cents("safe") == 2 ** len(deaths) - 1
+        await start_at_each_statement(here)
+
+
+async def start_at_each_statement(here: Till) -> None:
+    deaths, statements = await here.doomed("start")
+    # On SQLite the first start of all makes the key of its tenant in the same transaction.
+    last = _at_each(deaths, statements, more=2 if here.kind == "sqlite3" else 0)
+    assert any("ordered" in one for one in statements) and any("owed" in one for one in statements)
+    done = [one.point for one in deaths if not one.died or one.point == last]
+    assert sorted(await here.runs()) == sorted(await here.ordered()) == sorted(done)
+    # Nobody knows of a dead caller whether it has committed: the order is given again, all of them.
+    for one in deaths:
+        await order(here.user, one.point, one.cents)
+    assert sorted(await here.runs()) == sorted(await here.ordered()) == sorted(one.point for one in deaths)
+    await here.worked([one.point for one in deaths])
+    assert await here.moved() == await here.recorded() == [(one.point, one.cents) for one in deaths]
+    assert await here.cents("owed") == await here.cents("safe") == 2 ** len(deaths) - 1
+
+
+@pytest.mark.parametrize(("at_each", "size"), [(tool_at_each_statement, 1), (start_at_each_statement, 2)])
+@NEEDED[0]
+@NEEDED[1]
+async def test_behind_a_pooler_with_hardly_a_connection_each_is_done_once(
+    at_each: Callable[[Till], Awaitable[None]],
+    size: int,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    postgres: str,
+) -> None:
+    """In transaction mode: a transaction has its connection to itself. Who starts a run in one needs another for it."""
+    with pooler(postgres, place_of(postgres).schema, default_pool_size=size) as way:
+        async with till("psycopg async", tmp_path, request, through=way.url) as here:
+            await at_each(here)
+
+
+@NEEDED[0]
+@NEEDED[1]
+async def test_behind_a_pooler_with_one_connection_a_start_in_a_transaction_is_an_error_and_starts_nothing(
+    tmp_path: Path, request: pytest.FixtureRequest, postgres: str
+) -> None:
+    async with till("psycopg async", tmp_path, request) as here:
+        with pooler(postgres, place_of(postgres).schema, default_pool_size=1) as way:
+            async with Outlive(store=way.url) as behind, caller_on("psycopg async", way.url) as caller:
+                behind.registry.agents.update(app.registry.agents)
+                await caller.do("insert into ordered values ('it', 1)")
+                with pytest.raises(StoreUnavailable):
+                    await behind.start(moving, Amount(1), id="it", connection=caller.connection)
+                await caller.rollback()
+        assert await here.runs() == await here.ordered() == []
 
 
 def _at_each(deaths: list[Death], statements: list[str], more: int = 0) -> str:

@@ -407,6 +407,7 @@ async def test_user_sql_may_not_touch_the_stores_tables(tmp_path: Path) -> None:
             "drop table inbox",
             "commit",
             "pragma synchronous = off",
+            "attach 'second.db' as second",
         ):
             with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
                 await transaction.execute(sql)
