@@ -1,6 +1,4 @@
-"""What is written to another database than that of the runs is in no commit of theirs: it is done again, unless it knows
-the key there.
-"""
+"""What is written to a second database is in no commit of the runs: it is done again, unless the key is known there."""
 
 import sqlite3
 from contextlib import closing
