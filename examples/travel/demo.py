@@ -124,6 +124,12 @@ class Demo:
         return found
 
     async def _until_the_end(self) -> None:
+        """People take their time, and nobody waits for them with the next kill."""
+        async with asyncio.TaskGroup() as group:
+            await self._go_on(group)
+
+    async def _go_on(self, group: asyncio.TaskGroup) -> None:
+        people: asyncio.Task[None] | None = None
         while (self.killer.left or len(self.trips) < self.told.trips or self._open) and self._in_time():
             for pid in self.fleet.fallen():
                 self._say(f"worker pid {pid} has ended by itself")
@@ -135,7 +141,8 @@ class Demo:
             if how := await self.killer.look():
                 self._say(f"[{self.told.kills - self.killer.left}] {how}")
                 await self._look()
-            await self.office.look([row for row in self._open.values() if row is not None])
+            if people is None or people.done():
+                people = group.create_task(self.office.look([row for row in self._open.values() if row is not None]))
             await tick(_LOOK_S)
 
     def _in_time(self) -> bool:
@@ -165,7 +172,8 @@ class Demo:
         return finding
 
     def _say(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        seconds = (epoch_ms() - self.begun) / 1000
+        self.console.print(f"{seconds:6.1f} {text}", highlight=False, markup=False, soft_wrap=True)
 
 
 def board(demo: Demo, finding: Finding) -> Table:

@@ -33,6 +33,7 @@ class Office:
         self.unlisted: list[str] = []
         self._providers, self._environment, self._say = providers, environment, say
         self._told: Counter[str] = Counter()
+        self._shown: set[tuple[str, str]] = set()
 
     async def look(self, rows: Sequence[RunRow]) -> None:
         """Pass on what is new; decide about each run that is blocked."""
@@ -54,7 +55,6 @@ class Office:
                     self._told[news.event] += 1
 
     async def _decide(self, row: RunRow) -> None:
-        shown = await asyncio.to_thread(outlive, self._environment, "show", row.id)
         store = app.opened
         if row.reason == "operation in doubt":
             runs = [row.id] if row.rolls_back is None else [row.id, row.rolls_back]
@@ -62,18 +62,27 @@ class Office:
                 one for run in runs for one in await store.operations(DEFAULT_TENANT, run) if one.status in IN_DOUBT
             ]
             for operation in doubts:
-                if operation.id not in shown:
-                    self.unlisted.append(f"{operation.id} of run {row.id}: {shown}")
+                await self._is_shown(row, operation.id)
                 await self._find_out(operation, await store.now())
             return
         if row.reason == "compensation failed" and row.rolls_back is not None:
             self._say(f"run {row.id} is blocked: {row.detail}")
-            if "still to undo" not in shown:
-                self.unlisted.append(f"what is left of run {row.id}: {shown}")
+            await self._is_shown(row, "still to undo")
             await self._providers.persuade(row.rolls_back)
             await self._decided(row.reason, Word(["retry", row.id, "--who", WHO, "--why", "the airline gives it back"]))
             return
         await self._decided(row.reason, Word(["retry", row.id, "--who", WHO, "--why", "it is looked after"]))
+
+    async def _is_shown(self, row: RunRow, what: str) -> None:
+        """Whether who looks at the run is told of it, once for each run and doubt."""
+        if (row.id, what) not in self._shown:
+            shown = await asyncio.to_thread(outlive, self._environment, "show", row.id)
+            # What was blocked may have been settled meanwhile, by what the hotel tells.
+            now = await app.opened.run(DEFAULT_TENANT, row.id)
+            if what in shown:
+                self._shown.add((row.id, what))
+            elif now is not None and now.status == "blocked":
+                self.unlisted.append(f"{what} of run {row.id}: {shown}")
 
     async def _find_out(self, operation: OperationRow, now: int) -> None:
         """From the books; what is not there yet may come until no request can be on its way."""
