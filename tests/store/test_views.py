@@ -31,7 +31,7 @@ COLUMNS = {
     "who_owns_it": "tenant run agent version status owner pid epoch renewed lease_ends".split(),
     "what_has_it_done": (
         "tenant run operation tool effect arguments status attempt outcome error how idempotency_key first_sent "
-        "updated compensates compensated_by"
+        "updated compensates compensated_by shared_run shared_operation"
     ).split(),
     "what_is_it_waiting_for": "tenant run agent status waits_for detail since until deadline unread".split(),
 }

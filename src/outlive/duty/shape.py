@@ -30,7 +30,7 @@ _TEXTS: Mapping[Kind, str] = {
     "root? parent? rolls_back? pin? traceparent labels fork_of?",
     "entry": "kind scope key body payload? blob? data_class key_id digest",
     "operation": "id call tool effect key digest arguments status outcome? error how notes data_class key_id "
-    "compensates compensated_by",
+    "compensates compensated_by business_key shared_run shared_operation",
     "message": "topic sender_key body data_class key_id",
     "divergence": "code report",
 }

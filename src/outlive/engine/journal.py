@@ -40,7 +40,8 @@ from outlive.model.ids import OperationId, Owner, RunId, Tenant
 from outlive.model.operation import OperationRow
 from outlive.model.run import CANCELLING, Authority, Head, RunRow
 from outlive.model.signals import Unwind
-from outlive.store.port import Append, Change, Claimed, Divergence, Store, Transaction
+from outlive.store.port import Append, Change, Claimed, Divergence, Store
+from outlive.store.within import Transaction
 
 log = logging.getLogger("outlive.worker")
 

@@ -19,7 +19,7 @@ from outlive.log import kinds
 from outlive.log.fold import Call
 from outlive.model.errors import ApprovalRefused, CodeError, StoreError
 from outlive.model.operation import OperationRow
-from outlive.store.port import Transaction
+from outlive.store.within import Transaction
 
 log = logging.getLogger("outlive.operation")
 

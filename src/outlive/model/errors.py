@@ -5,7 +5,9 @@ OutliveError
 │   ├── StepFailed            a step raised, or ran out of time, and its retries are spent
 │   ├── ToolFailed            a tool is known not to have acted, and its retries are spent
 │   ├── Abandoned             a person gave up on an operation in doubt
-│   └── Rejected              a person refused an operation, or nobody approved it in time
+│   ├── Rejected              a person refused an operation, or nobody approved it in time
+│   ├── KeyConflict           a business key stands for another action
+│   └── Compensated           what a business key stands for was done, and undone
 ├── CodeError                 fix the code or the call
 │   ├── BadArguments          arguments, or a signature, that do not fit
 │   ├── NotSerialisable       a value that cannot be written as data-only JSON
@@ -33,6 +35,7 @@ OutliveError
 │   ├── UnknownApproval       no approval of that id, or several that begin so
 │   ├── ApprovalClosed        the approval is decided, or its time is over
 │   ├── ApprovalRefused       an approval does not allow what was to be sent; nothing was written
+│   ├── KeyTaken              a business key is another operation's; nothing was written
 │   ├── MayNotDecide          this person may not decide about this approval
 │   ├── LinkRefused           a link to decide an approval is not good
 │   │   ├── LinkForged        it was not made here, or was changed
@@ -101,6 +104,25 @@ class Rejected(AgentError):
     def __init__(self, *, name: str, operation: str, reason: str) -> None:
         super().__init__(f"operation {operation} ({name}) was rejected: {reason}")
         self.name, self.operation, self.reason = name, operation, reason
+
+
+class KeyConflict(AgentError):
+    """A business key stands for another action than the one that was asked for; nothing was done."""
+
+    def __init__(self, *, key: str, run: str, operation: str, why: str) -> None:
+        self.key, self.run, self.operation, self.why = key, run, operation, why
+        super().__init__(f"the business key {key} is that of operation {operation} of run {run}: {why}")
+
+
+class Compensated(AgentError):
+    """What a business key stands for was done, and undone by a rollback; whether to do it anew the code decides."""
+
+    def __init__(self, *, key: str, run: str, operation: str) -> None:
+        self.key, self.run, self.operation = key, run, operation
+        super().__init__(
+            f"operation {operation} of run {run} has done what the business key {key} stands for, and was compensated; "
+            "to do it anew, use run.options(effect_key=…)"
+        )
 
 
 class CodeError(OutliveError):
@@ -341,6 +363,14 @@ class ApprovalRefused(RequestError):
     def __init__(self, *, approval: str, operation: str) -> None:
         super().__init__(f"approval {approval} does not allow operation {operation} as it was to be sent now")
         self.approval, self.operation = approval, operation
+
+
+class KeyTaken(RequestError):
+    """A business key is another operation's; nothing was written."""
+
+    def __init__(self, *, key: str, operation: str) -> None:
+        self.key, self.operation = key, operation
+        super().__init__(f"the business key {key} cannot be taken by operation {operation}: another one has it")
 
 
 class MayNotDecide(RequestError):

@@ -38,6 +38,8 @@ class OperationRow:
     `digest` is that of the arguments which the code asked for. `approval` is the one that was used, `executed` the
     digest of the arguments that it allowed; both are empty where none was needed.
     `compensates` is the operation of another run that this one undoes, `compensated_by` the one that has undone it.
+    `business_key` is the digest of the key that makes it one action across runs, if it has one. With `how` *shared* it
+    was never sent: it has the outcome of `shared_operation` of `shared_run`, which has the same key.
     `seq` is the entry from which on it may have been sent: what tells the operations before a fork from those after it.
     """
 
@@ -66,6 +68,9 @@ class OperationRow:
     seq: int = 0
     compensates: OperationId = OperationId("")
     compensated_by: OperationId = OperationId("")
+    business_key: str = ""
+    shared_run: RunId = RunId("")
+    shared_operation: OperationId = OperationId("")
 
 
 class Happened(Generic[R_co]):

@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 from outlive.log.entry import Draft
 from outlive.log.kinds import Started, draft
 from outlive.model.approval import APPROVAL, Act, ApprovalRow, ApprovalStatus, Ruling, Use, Vote
+from outlive.model.business import KEY, KeyFilter, KeyMark, KeyRow, KeyStatus
 from outlive.model.errors import NotSerialisable
 from outlive.model.ids import ApprovalId, OperationId, Owner, RunId, Tenant
 from outlive.model.notice import Notice, Notification
@@ -113,6 +114,9 @@ def operation_row(row: Row) -> OperationRow:
         executed=row["executed"],
         compensates=OperationId(row["compensates"]),
         compensated_by=OperationId(row["compensated_by"]),
+        business_key=row["business_key"],
+        shared_run=RunId(row["shared_run"]),
+        shared_operation=OperationId(row["shared_operation"]),
     )
 
 
@@ -141,6 +145,9 @@ def operation_parameters(row: OperationRow) -> Parameters:
         "approval": row.approval,
         "executed": row.executed,
         "compensates": row.compensates,
+        "business_key": row.business_key,
+        "shared_run": row.shared_run,
+        "shared_operation": row.shared_operation,
     }
 
 
@@ -196,6 +203,31 @@ def use_parameters(use: Use) -> Parameters:
         "executed": use.executed,
         "policy": use.policy,
     }
+
+
+def key_row(row: Row) -> KeyRow:
+    """A row of `business_key`."""
+    mark = KeyMark(
+        row["key"], row["shown"], row["tool"], row["digest"], RunId(row["run_id"]), OperationId(row["operation"]),
+        cast(KeyStatus, row["status"]), row["outcome"], row["error"],
+    )  # fmt: skip
+    waiters = tuple(RunId(run) for run in json.loads(row["waiters"]))
+    return KeyRow(Tenant(row["tenant"]), mark, row["created_at"], row["updated_at"], waiters, row["changes"])
+
+
+def key_parameters(mark: KeyMark) -> Parameters:
+    """What the statements that write a business key take, but for tenant and time."""
+    return {
+        "key": mark.key, "shown": mark.shown, "tool": mark.tool, "digest": mark.digest, "of_run": mark.run,
+        "operation": mark.operation, "status": mark.status, "outcome": mark.outcome, "error": mark.error, "topic": KEY,
+    }  # fmt: skip
+
+
+def key_filter_parameters(which: KeyFilter) -> Parameters:
+    """What `find_business_keys` takes, but for tenant and statuses."""
+    return {
+        "text": which.text, "run": which.run, "awaited": which.awaited, "limit": which.limit, "after": which.after,
+    }  # fmt: skip
 
 
 def vote_row(row: Row) -> Vote:

@@ -15,8 +15,10 @@ NEAR_MS = 5_000
 
 
 def worth_a_hint(append: Append) -> bool:
-    """Whether an append leaves a run that is claimable, or will be soon."""
+    """Whether an append leaves a run that is claimable, or will be soon: also one that waits for a business key."""
     change = append.change
+    if append.marks:
+        return True
     if change is None or change.status not in ("ready", "waiting"):
         return False
     if change.status == "ready":

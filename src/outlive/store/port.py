@@ -1,4 +1,4 @@
-"""The store port: four protocols that every database adapter meets, held equal by `outlive.testing.store_suite`.
+"""The store port: five protocols that every database adapter meets, held equal by `outlive.testing.store_suite`.
 
 What stays true whatever the adapter:
 - Every write that belongs to a run names its full authority (epoch *and* token) and, for appends, where the log ends.
@@ -14,15 +14,20 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from outlive.log.entry import Draft, Entry
 from outlive.model.approval import ApprovalRow, Use
+from outlive.model.business import KeyMark
 from outlive.model.ids import OperationId, Owner, RunId, Tenant
 from outlive.model.notice import Notice
 from outlive.model.operation import OperationRow
 from outlive.model.run import Authority, Head, History, NewRun, RunFilter, RunRow, Status
 from outlive.store.approving import Approvals
+from outlive.store.keyed import Keys
+
+if TYPE_CHECKING:
+    from outlive.store.within import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,9 @@ class Append:
     asked for with these entries. `use` is an approval that they depend on: unless it is given and good at this moment,
     nothing is stored. An append that ends the run withdraws what approvals it has open. `operations` replace the
     records of this run, but for what says that one was compensated; `compensations` change those of the run that this
-    one rolls back.
+    one rolls back. `take` is a business key that they depend on: unless it is nobody's, free, or open for this very
+    operation, nothing is stored. `marks` say what became of business keys, where they are those operations' still or
+    nobody's; whoever waits for one that changes is woken.
     """
 
     authority: Authority
@@ -80,6 +87,8 @@ class Append:
     notices: tuple[Notice, ...] = ()
     asks: tuple[ApprovalRow, ...] = ()
     use: Use | None = None
+    take: KeyMark | None = None
+    marks: tuple[KeyMark, ...] = ()
 
     @property
     def compensations(self) -> tuple[OperationRow, ...]:
@@ -245,32 +254,6 @@ class Stalled:
     by: str = ""
 
 
-class Transaction(Protocol):
-    """A transaction of the user's own on the run's database, that an append can join."""
-
-    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
-        """Run one statement inside the transaction and return its rows.
-
-        Raises what the driver raises: it is the user's SQL. Refused after a statement that has ended the transaction by
-        itself (its error is the driver's): what it had written is gone, and nothing more joins it.
-        """
-        ...
-
-    async def alike(self, tenant: Tenant, origin: RunId, *, tool: str, digest: str, key: str) -> list[OperationRow]:
-        """As `Records.alike`, and nobody else is told before this transaction has ended: who asks for an origin waits.
-
-        Call it first of all: what the transaction has locked before, others may wait for crosswise.
-        """
-        ...
-
-    async def append(self, append: Append, *, now: int | None = None) -> Head:
-        """Join the append to the transaction and commit both. Raises as `Log.append`; then neither is stored.
-
-        Refused when the transaction's own SQL has ended it, or left something that its commit would not allow.
-        """
-        ...
-
-
 class Log(Protocol):
     """The log of a run: appended to by its owner alone, read by anyone."""
 
@@ -280,8 +263,9 @@ class Log(Protocol):
         Raises LeaseLost when epoch, token or expected seq do not match (nothing is written), StoreBusy, StoreFull or
         StoreUnavailable (nothing is written, try again), CommitUnknown (claim `again` and read the tail), WrongState
         for a change that would leave an ended status, ApprovalRefused where `use` is not good any more (not approved,
-        not for this operation, these arguments or this policy, or over by the database's clock) and NotSerialisable for
-        text that no database takes (nothing is written, and it fails again).
+        not for this operation, these arguments or this policy, or over by the database's clock), KeyTaken where `take`
+        is another operation's, and NotSerialisable for text that no database takes (nothing is written, and it fails
+        again).
         """
         ...
 
@@ -481,8 +465,8 @@ class Records(Protocol):
         ...
 
 
-class Store(Log, Work, Records, Approvals, Protocol):
-    """All four, as one object with a life of its own."""
+class Store(Log, Work, Records, Approvals, Keys, Protocol):
+    """All five, as one object with a life of its own."""
 
     name: str
 

@@ -19,7 +19,6 @@ from outlive.model.clock import Clock
 from outlive.model.errors import StoreUnavailable
 from outlive.model.ids import RunId, Tenant
 from outlive.store.certain import turn
-from outlive.store.port import Transaction
 from outlive.store.sqlite import SQLiteStore
 from outlive.store.sqlite.base import clock as database_clock
 from outlive.store.sqlite.connection import SETUP, connect_writer, translated
@@ -28,6 +27,7 @@ from outlive.store.sqlite.near import Near
 from outlive.store.sqlite.thread import Work
 from outlive.store.sqlite.transaction import OwnTransaction
 from outlive.store.sqlite.turnstile import Turnstile
+from outlive.store.within import Transaction
 
 T = TypeVar("T")
 

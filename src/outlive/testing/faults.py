@@ -15,6 +15,7 @@ from typing import Literal, TypeVar, get_args
 
 from outlive.log.entry import Draft, Entry
 from outlive.model.approval import ApprovalFilter, ApprovalRow, ApprovalStatus, Reading, Vote
+from outlive.model.business import KeyFilter, KeyMark, KeyRow
 from outlive.model.errors import CommitUnknown, Refused, StoreError, StoreUnavailable
 from outlive.model.ids import ApprovalId, OperationId, Owner, RunId, Tenant
 from outlive.model.operation import OperationRow
@@ -29,9 +30,9 @@ from outlive.store.port import (
     Renewed,
     Stalled,
     Store,
-    Transaction,
     WorkerRow,
 )
+from outlive.store.within import Transaction
 
 T = TypeVar("T")
 
@@ -53,12 +54,13 @@ WRITES = frozenset(
         "renew",
         "vote",
         "end_approval",
+        "await_key",
     )  # fmt: skip
 )
 
 
 # What a call can be of: the methods of the port, and those of a transaction.
-METHODS = frozenset(("transaction.execute", "transaction.alike", "transaction.append")) | {
+METHODS = frozenset(("transaction.execute", "transaction.alike", "transaction.take_key", "transaction.append")) | {
     name
     for part in Store.__mro__
     for name, found in vars(part).items()
@@ -392,6 +394,22 @@ class FaultyStore:
         """See the port."""
         return await self._call("end_approval", lambda: self._store.end_approval(tenant, id, status, why, now=now))
 
+    # ---- business keys
+
+    async def business_key(self, tenant: Tenant, key: str) -> KeyRow | None:
+        """See the port."""
+        return await self._call("business_key", lambda: self._store.business_key(tenant, key))
+
+    async def business_keys(self, tenant: Tenant, which: KeyFilter) -> list[KeyRow]:
+        """See the port."""
+        return await self._call("business_keys", lambda: self._store.business_keys(tenant, which))
+
+    async def await_key(self, tenant: Tenant, key: str, run: RunId, *, changes: int, now: int | None = None) -> bool:
+        """See the port."""
+        return await self._call(
+            "await_key", lambda: self._store.await_key(tenant, key, run, changes=changes, now=now)
+        )  # fmt: skip
+
     async def open(self) -> None:
         """See the port."""
         return await self._call("open", self._store.open)
@@ -414,6 +432,9 @@ class _FaultyTransaction:
         return await self._of._call(
             "transaction.alike", lambda: self._inner.alike(tenant, origin, tool=tool, digest=digest, key=key)
         )
+
+    async def take_key(self, tenant: Tenant, mark: KeyMark, *, now: int | None = None) -> KeyRow | None:
+        return await self._of._call("transaction.take_key", lambda: self._inner.take_key(tenant, mark, now=now))
 
     async def append(self, append: Append, *, now: int | None = None) -> Head:
         try:

@@ -13,6 +13,7 @@ from outlive.testing import (
     store_cases_bundles,
     store_cases_fork,
     store_cases_keeping,
+    store_cases_keys,
     store_cases_lease,
     store_cases_log,
     store_cases_queue,
@@ -39,6 +40,7 @@ _MODULES = (
     store_cases_keeping,
     store_cases_bundles,
     store_cases_rollback,
+    store_cases_keys,
 )
 
 CASES: tuple[Case, ...] = tuple(case for module in _MODULES for case in module.CASES)

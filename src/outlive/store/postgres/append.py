@@ -14,10 +14,12 @@ from psycopg.rows import TupleRow
 
 from outlive.log.entry import seal
 from outlive.model.approval import Use
+from outlive.model.business import KeyMark
 from outlive.model.clock import Clock
 from outlive.model.errors import (
     ApprovalRefused,
     CommitUnknown,
+    KeyTaken,
     LeaseLost,
     OutliveError,
     Refused,
@@ -31,6 +33,7 @@ from outlive.store.columns import (
     Parameters,
     ask_parameters,
     check_text,
+    key_parameters,
     notice_parameters,
     operation_parameters,
     to_json,
@@ -52,6 +55,10 @@ _PARTS = {
     "add_entry": "entries",
     "put_operation": "operations",
     "compensate": "compensations",
+    "compensate_key": "compensations",
+    "lock_keys": "keys",
+    "wake_waiters": "wakes",
+    "mark_key": "marks",
     "take_message": "messages",
     "forgive": "forgiven",
     "put_divergence": "divergences",
@@ -61,7 +68,7 @@ _PARTS = {
 }
 
 Connect: TypeAlias = "Callable[[], Awaitable[Wire]]"
-Refusal: TypeAlias = "ApprovalRefused | LeaseLost | WrongState"
+Refusal: TypeAlias = "ApprovalRefused | KeyTaken | LeaseLost | WrongState"
 
 
 @dataclass(slots=True)
@@ -75,6 +82,12 @@ class Prepared:
     parts: dict[str, list[Parameters]] = field(default_factory=dict)
     bytes: int = 0
     use: Use | None = None
+    take: KeyMark | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is a statement of its own: what it depends on, or locks beside its run, is not shared."""
+        return self.use is not None or self.take is not None or bool(self.parts.get("mark_key"))
 
 
 def prepare(secret: bytes, append: Append, now: int | None) -> Prepared:
@@ -92,10 +105,12 @@ def prepare(secret: bytes, append: Append, now: int | None) -> Prepared:
     if append.change is not None:
         row |= _change(append.change, where)
     parts = {"add_entry": [entry_parameters(entry) for entry in sealed.entries]}
+    compensations: list[Parameters] = [{"id": one.id, "compensates": one.compensates} for one in append.compensations]
     others: dict[str, list[Parameters]] = {
         # The last record of an operation counts: one statement cannot write a row twice.
         "put_operation": list({one.id: operation_parameters(one) for one in append.operations}.values()),
-        "compensate": [{"id": one.id, "compensates": one.compensates} for one in append.compensations],
+        "compensate": compensations,
+        "compensate_key": compensations,
         "take_message": [{"id": number} for number in append.taken],
         "forgive": [{"spared": append.divergence.code if append.divergence else None}] if append.forgive else [],
         "put_divergence": [{"code": append.divergence.code, "report": append.divergence.report}]
@@ -104,6 +119,7 @@ def prepare(secret: bytes, append: Append, now: int | None) -> Prepared:
         "ask_approval": [ask_parameters(one) for one in append.asks],
         "withdraw_approvals": [{}] if row.get("ended") else [],
         "add_notification": [notice_parameters(one, append.head.seq) for one in append.notices],
+        **(_marks(append) if append.marks else {}),
     }
     # What is sealed has been checked.
     for parameters in (row, *(one for rows in others.values() for one in rows)):
@@ -112,9 +128,38 @@ def prepare(secret: bytes, append: Append, now: int | None) -> Prepared:
     if sealed.blobs:
         parts["add_blob"] = blob_parameters(append, sealed.blobs, [entry.blob for entry in sealed.entries])
         size += sum(len(payload) for _, payload in sealed.blobs)
-    if append.use is not None:
-        row |= use_parameters(append.use)
-    return Prepared(authority, sealed.head, row, append.change is not None, parts | others, size, append.use)
+    if append.use is not None or append.take is not None:
+        row |= _dependence(append, where)
+    return Prepared(
+        authority, sealed.head, row, append.change is not None, parts | others, size, append.use, append.take
+    )  # fmt: skip
+
+
+def _dependence(append: Append, where: str) -> Parameters:
+    """What `append_using` compares: an approval, a business key, or both."""
+    approval: Parameters = {"approval": None, "operation": None, "executed": None, "policy": None}
+    found = approval if append.use is None else use_parameters(append.use)
+    mark = append.take
+    taken: Parameters = {
+        "take_key": mark and mark.key, "take_shown": mark and mark.shown, "take_tool": mark and mark.tool,
+        "take_digest": mark and mark.digest, "take_operation": mark and mark.operation,
+    }  # fmt: skip
+    check_text(taken, where)
+    return found | taken
+
+
+def _marks(append: Append) -> dict[str, list[Parameters]]:
+    """The business keys that it speaks of: locked, then written over, and whoever waits for them woken."""
+    # In an order that is the same for all, and the last word about each.
+    last = {mark.key: key_parameters(mark) for mark in append.marks}
+    marks = [last[key] for key in sorted(last)]
+    return {
+        "lock_keys": [{"key": mark["key"]} for mark in marks],
+        "wake_waiters": [
+            {name: mark[name] for name in ("key", "of_run", "operation", "status", "topic")} for mark in marks
+        ],
+        "mark_key": marks,
+    }  # fmt: skip
 
 
 def blob_parameters(
@@ -134,10 +179,11 @@ def blob_parameters(
 
 
 def statement(sql: Statements, batch: Sequence[Prepared]) -> tuple[bytes, Parameters]:
-    """One statement for appends to different runs; `refusals` reads what it returns. One with a `use` is alone."""
-    if batch[0].use is not None:
+    """One statement for appends to different runs; `refusals` reads what it returns. One that is `alone` is so here."""
+    if batch[0].use is not None or batch[0].take is not None:
         names, parameters = _parts(batch, tuple(_PARTS))
-        return sql.built("append_using", ("use_approval", *names), "used"), {**parameters, **batch[0].row}
+        used = ("use_approval",) if batch[0].use is not None else ()
+        return sql.built("append_using", (*used, *names), "used"), {**parameters, **batch[0].row}
     if len(batch) == 1 and not batch[0].changes:
         return _statement_of_one(sql, batch[0])
     rows = [{"place": place, **one.row} for place, one in enumerate(batch, start=1)]
@@ -182,6 +228,8 @@ def refusals(batch: Sequence[Prepared], found: Sequence[TupleRow]) -> list[Refus
         match told.get(place):
             case None:
                 answers.append(LeaseLost(run=run, epoch=one.authority.epoch))
+            case (False, "key") if one.take is not None:
+                answers.append(KeyTaken(key=one.take.shown, operation=one.take.operation))
             case (False, _) if one.use is not None:
                 answers.append(ApprovalRefused(approval=one.use.approval, operation=one.use.operation))
             case (False, status):
@@ -276,8 +324,8 @@ class Committer:
         left, size = list[_Waiting](), 0
         for one in self._waiting:
             run = (one.prepared.authority.tenant, one.prepared.authority.run)
-            # What depends on an approval is a statement of its own kind.
-            alone = one.prepared.use is not None or any(other.prepared.use is not None for other in batch.values())
+            # What depends on an approval or a business key is a statement of its own kind.
+            alone = one.prepared.alone or any(other.prepared.alone for other in batch.values())
             full = len(batch) == MOST_RUNS or (batch and (alone or size + one.prepared.bytes > MOST_BYTES))
             if full or run in batch:
                 left.append(one)

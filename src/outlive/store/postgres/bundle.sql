@@ -32,7 +32,7 @@ limit %(limit)s;
 select
     position as place, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at,
     updated_at, not_before, outcome, error, how, notes, duplicates, seq, approval, executed, compensates,
-    compensated_by, data_class, key_id
+    compensated_by, business_key, shared_run, shared_operation, data_class, key_id
 from {schema}.operation
 where tenant = %(tenant)s and run_id = %(run)s and position > %(after)s
 order by position
@@ -105,18 +105,20 @@ order by given.place;
 insert into {schema}.operation (
     tenant, run_id, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at,
     updated_at, not_before, outcome, error, how, notes, duplicates, seq, approval, executed, compensates,
-    compensated_by, data_class, key_id
+    compensated_by, business_key, shared_run, shared_operation, data_class, key_id
 )
 select
     %(tenant)s, %(run)s, given.id, given.call, given.tool, given.effect, given.key, given.digest, given.arguments,
     given.status, given.attempt, given.epoch, given.first_sent_at, given.updated_at, given.not_before,
     given.outcome, given.error, given.how, given.notes, given.duplicates, given.seq, given.approval,
-    given.executed, given.compensates, given.compensated_by, given.data_class, given.key_id
+    given.executed, given.compensates, given.compensated_by, given.business_key, given.shared_run,
+    given.shared_operation, given.data_class, given.key_id
 from json_to_recordset(%(rows)s::json) as given (
     place bigint, id text, call text, tool text, effect text, key text, digest text, arguments text, status text,
     attempt bigint, epoch bigint, first_sent_at bigint, updated_at bigint, not_before bigint, outcome text,
     error text, how text, notes text, duplicates bigint, seq bigint, approval text,
-    executed text, compensates text, compensated_by text, data_class text, key_id text
+    executed text, compensates text, compensated_by text, business_key text, shared_run text,
+    shared_operation text, data_class text, key_id text
 )
 order by given.place;
 

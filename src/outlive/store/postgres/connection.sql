@@ -19,8 +19,9 @@ with accepted as (
 );
 
 -- name: append_using
--- As append_one, if the approval that it depends on is good for exactly this. First the run's row is locked, then the
--- approval's, as in every append; what is compared is what is there once both are held, and so is the time.
+-- As append_one, if what it depends on is good for exactly this: an approval, a business key, or both. First the run's
+-- row is locked, then the approval's, then the key's, as in every append; what is compared is what is there once they
+-- are held, and so is the time. The key is taken by an insert, which also sees what no snapshot of the statement could.
 with locked as materialized (
     select epoch, token, next_seq from {schema}.run where tenant = %(tenant)s and id = %(run)s for no key update
 ),
@@ -34,6 +35,37 @@ usable as materialized (
         and approval.status = 'approved'
     for no key update of approval
 ),
+taken as (
+    insert into {schema}.business_key as held (
+        tenant, key, shown, tool, digest, run_id, operation, status, created_at, updated_at
+    )
+    select
+        %(tenant)s, %(take_key)s, %(take_shown)s, %(take_tool)s, %(take_digest)s, %(run)s, %(take_operation)s, 'open',
+        {moment}, {moment}
+    from locked
+    where
+        %(take_key)s::text is not null
+        and locked.epoch = %(epoch)s and locked.token = %(token)s and locked.next_seq = %(seq)s
+        and (%(approval)s::text is null or exists (select from usable where expires_at > {moment}))
+    on conflict (tenant, key) do update set
+        shown = excluded.shown,
+        tool = excluded.tool,
+        digest = excluded.digest,
+        run_id = excluded.run_id,
+        operation = excluded.operation,
+        status = excluded.status,
+        outcome = null,
+        error = '',
+        changes = held.changes + 1,
+        updated_at = excluded.updated_at
+    where
+        held.status = 'free'
+        or (
+            held.run_id = excluded.run_id and held.operation = excluded.operation
+            and held.status in ('open', 'unknown')
+        )
+    returning held.key
+),
 accepted as (
     update {schema}.run
     set
@@ -45,15 +77,37 @@ accepted as (
     where
         run.tenant = %(tenant)s and run.id = %(run)s
         and locked.epoch = %(epoch)s and locked.token = %(token)s and locked.next_seq = %(seq)s
-        and exists (select from usable where expires_at > {moment})
+        and case
+            when %(take_key)s::text is not null then exists (select from taken)
+            else exists (select from usable where expires_at > {moment})
+        end
     returning run.tenant, run.id as run, 1::bigint as place, %(seq)s::bigint as seq, run.updated_at as at, {durably}
 );
 
 -- name: used
--- The end of such an append: whether it was stored, where the run was ours.
-select 1::bigint, exists (select from accepted), 'approval'
+-- The end of such an append: whether it was stored, where the run was ours, and what stood in its way.
+select
+    1::bigint, exists (select from accepted),
+    case
+        when %(approval)s::text is null or exists (select from usable where expires_at > {moment}) then 'key'
+        else 'approval'
+    end
 from locked
 where locked.epoch = %(epoch)s and locked.token = %(token)s and locked.next_seq = %(seq)s;
+
+-- name: lock_keys
+-- The business keys that an append speaks of, as they are once they are held: whoever is just beginning to wait for one
+-- is among its waiters then, or finds that it has changed. In the order of their digests, which no two appends take
+-- crosswise.
+select held.tenant, held.key, held.run_id, held.operation, held.status, held.waiters, held.changes
+from {schema}.business_key as held
+join (
+    select accepted.tenant, given.key
+    from json_to_recordset(%(keys)s::json) as given (place bigint, key text)
+    join accepted on accepted.place = given.place
+) as spoken on spoken.tenant = held.tenant and spoken.key = held.key
+order by held.key
+for no key update of held;
 
 -- name: add_one_entry
 -- As add_entry, for the only entry of the only run; its seq and epoch are those of the append.

@@ -10,11 +10,12 @@ from outlive.model.ids import RunId, Tenant
 from outlive.model.run import Head
 from outlive.store import columns
 from outlive.store.hints import worth_a_hint
-from outlive.store.port import Append, Transaction
+from outlive.store.port import Append
 from outlive.store.postgres import rows
 from outlive.store.postgres.append import prepare
 from outlive.store.postgres.base import Base
 from outlive.store.postgres.transaction import OwnTransaction
+from outlive.store.within import Transaction
 
 
 class PostgresLog(Base):

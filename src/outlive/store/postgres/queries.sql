@@ -247,18 +247,19 @@ where
 -- The record of an operation follows the entry of the same commit. One that was compensated stays so.
 insert into {schema}.operation as operation (
     tenant, run_id, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at, updated_at,
-    not_before, outcome, error, how, notes, duplicates, seq, approval, executed, compensates
+    not_before, outcome, error, how, notes, duplicates, seq, approval, executed, compensates,
+    business_key, shared_run, shared_operation
 )
 select
     accepted.tenant, accepted.run, given.id, given.call, given.tool, given.effect, given.key, given.digest,
     given.arguments, given.status, given.attempt, given.epoch, given.first_sent_at, given.updated_at, given.not_before,
     given.outcome, given.error, given.how, given.notes, given.duplicates, given.seq, given.approval,
-    given.executed, given.compensates
+    given.executed, given.compensates, given.business_key, given.shared_run, given.shared_operation
 from json_to_recordset(%(operations)s::json) as given (
     place bigint, number bigint, id text, call text, tool text, effect text, key text, digest text, arguments text,
     status text, attempt bigint, epoch bigint, first_sent_at bigint, updated_at bigint, not_before bigint,
     outcome text, error text, how text, notes text, duplicates bigint, seq bigint, approval text, executed text,
-    compensates text
+    compensates text, business_key text, shared_run text, shared_operation text
 )
 join accepted on accepted.place = given.place
 order by accepted.tenant, accepted.run, given.number
@@ -283,7 +284,10 @@ on conflict (tenant, id) do update set
     seq = excluded.seq,
     approval = excluded.approval,
     executed = excluded.executed,
-    compensates = excluded.compensates
+    compensates = excluded.compensates,
+    business_key = excluded.business_key,
+    shared_run = excluded.shared_run,
+    shared_operation = excluded.shared_operation
 where operation.run_id = excluded.run_id;
 
 -- name: compensate
@@ -294,7 +298,8 @@ join accepted on accepted.place = given.place
 join {schema}.run as undoing on undoing.tenant = accepted.tenant and undoing.id = accepted.run
 where
     operation.tenant = accepted.tenant and operation.id = given.compensates and operation.compensated_by = ''
-    and operation.run_id = undoing.rolls_back;
+    and operation.run_id = undoing.rolls_back
+returning operation.tenant, operation.id, operation.business_key, accepted.at;
 
 -- name: find_operation
 -- One operation by its full id.
@@ -913,3 +918,124 @@ where
     tenant = %(tenant)s and id = %(id)s and status in ('asked', 'approved')
     and (%(status)s <> 'expired' or expires_at <= {moment})
 returning {durably};
+
+-- name: take_key
+-- It is taken if it is nobody's, free, or open for this very operation. Nothing returned means that it is another's.
+-- Differs: within a transaction of the user's alone; an append has it in `append_using`.
+insert into {schema}.business_key as held (
+    tenant, key, shown, tool, digest, run_id, operation, status, created_at, updated_at
+)
+values (
+    %(tenant)s, %(key)s, %(shown)s, %(tool)s, %(digest)s, %(of_run)s, %(operation)s, 'open', {moment}, {moment}
+)
+on conflict (tenant, key) do update set
+    shown = excluded.shown,
+    tool = excluded.tool,
+    digest = excluded.digest,
+    run_id = excluded.run_id,
+    operation = excluded.operation,
+    status = excluded.status,
+    outcome = null,
+    error = '',
+    changes = held.changes + 1,
+    updated_at = excluded.updated_at
+where
+    held.status = 'free'
+    or (
+        held.run_id = excluded.run_id and held.operation = excluded.operation
+        and held.status in ('open', 'unknown')
+    )
+returning held.key, {durably};
+
+-- name: wake_waiters
+-- Who waits for a business key is sent a message in the commit in which it changes, if it will: see `mark_key`.
+-- Differs: who waits is read from the row as `lock_keys` holds it. What the statement sees besides may be older than a
+-- commit that it has waited for.
+insert into {schema}.inbox (tenant, run_id, topic, sender_key, body, at)
+select held.tenant, run.id, given.topic, held.key || ':' || held.changes, '{}', accepted.at
+from json_to_recordset(%(wakes)s::json) as given (
+    place bigint, number bigint, key text, of_run text, operation text, status text, topic text
+)
+join accepted on accepted.place = given.place
+join lock_keys as held on held.key = given.key
+cross join lateral json_array_elements_text(held.waiters::json) as waiter (id)
+join {schema}.run on run.tenant = held.tenant and run.id = waiter.id and run.ended_at is null
+where
+    (
+        held.run_id = given.of_run and held.operation = given.operation
+        and held.status <> given.status and held.status <> 'compensated'
+    )
+    or (held.status = 'free' and given.status <> 'free')
+on conflict do nothing;
+
+-- name: mark_key
+-- What became of a business key is said by the operation that has it, or by one that turns out to have acted under a
+-- free one. What was compensated stays so. Differs: it joins `lock_keys`, so that no row is written before that has it.
+insert into {schema}.business_key as held (
+    tenant, key, shown, tool, digest, run_id, operation, status, outcome, error, changes, created_at, updated_at
+)
+select
+    accepted.tenant, given.key, given.shown, given.tool, given.digest, given.of_run, given.operation, given.status,
+    given.outcome, given.error, coalesce(lock_keys.changes + 1, 0), accepted.at, accepted.at
+from json_to_recordset(%(marks)s::json) as given (
+    place bigint, number bigint, key text, shown text, tool text, digest text, of_run text, operation text, status text,
+    outcome text, error text
+)
+join accepted on accepted.place = given.place
+left join lock_keys on lock_keys.key = given.key
+order by given.key
+on conflict (tenant, key) do update set
+    shown = excluded.shown,
+    tool = excluded.tool,
+    digest = excluded.digest,
+    run_id = excluded.run_id,
+    operation = excluded.operation,
+    status = excluded.status,
+    outcome = excluded.outcome,
+    error = excluded.error,
+    waiters = '[]',
+    changes = held.changes + 1,
+    updated_at = excluded.updated_at
+where
+    (
+        held.run_id = excluded.run_id and held.operation = excluded.operation
+        and held.status <> excluded.status and held.status <> 'compensated'
+    )
+    or (held.status = 'free' and excluded.status <> 'free');
+
+-- name: compensate_key
+-- With the operation that has it, if this append has compensated that. Nobody waits for one that has succeeded.
+-- Differs: it reads what `compensate` has just done.
+update {schema}.business_key set status = 'compensated', changes = business_key.changes + 1, updated_at = compensate.at
+from compensate
+where
+    business_key.tenant = compensate.tenant and business_key.key = compensate.business_key
+    and business_key.operation = compensate.id and business_key.status <> 'compensated';
+
+-- name: await_key
+-- The run is woken when the key changes. Nothing returned means that it has changed since it was read, or is settled.
+update {schema}.business_key
+set
+    waiters = case
+        when waiters::jsonb ? %(run)s::text then waiters
+        else (waiters::jsonb || to_jsonb(%(run)s::text))::text
+    end
+where
+    tenant = %(tenant)s and key = %(key)s and changes = %(changes)s::bigint and status in ('open', 'unknown')
+returning {durably};
+
+-- name: find_business_key
+-- One by the digest of its text.
+select * from {schema}.business_key where tenant = %(tenant)s and key = %(key)s;
+
+-- name: find_business_keys
+-- In the order of their digests, behind one; an empty parameter matches everything.
+select * from {schema}.business_key
+where
+    tenant = %(tenant)s and key > %(after)s
+    and (cardinality(%(statuses)s::text[]) = 0 or status = any(%(statuses)s::text[]))
+    and (%(text)s::text = '' or strpos(shown, %(text)s) > 0)
+    and (%(run)s::text = '' or run_id = %(run)s)
+    and (not %(awaited)s::boolean or waiters <> '[]')
+order by key
+limit %(limit)s;

@@ -18,6 +18,7 @@ from outlive.store.postgres.connection import Place, arguments, connect_blocking
 from outlive.store.postgres.hints import Listener, Sender, notifying
 from outlive.store.postgres.identity import identified
 from outlive.store.postgres.keeping import PostgresKeeping
+from outlive.store.postgres.keyed import PostgresKeys
 from outlive.store.postgres.log import PostgresLog
 from outlive.store.postgres.records import PostgresRecords
 from outlive.store.postgres.renewal import Renewals
@@ -38,6 +39,7 @@ class PostgresStore(
     PostgresWork,
     PostgresRecords,
     PostgresApprovals,
+    PostgresKeys,
     PostgresSurvey,
     PostgresKeeping,
     PostgresBundles,

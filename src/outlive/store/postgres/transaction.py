@@ -13,11 +13,12 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from outlive.model.business import KeyMark, KeyRow
 from outlive.model.errors import Refused
 from outlive.model.ids import RunId, Tenant
 from outlive.model.operation import OperationRow
 from outlive.model.run import Head
-from outlive.store.columns import operation_row
+from outlive.store.columns import check_text, key_parameters, key_row, operation_row
 from outlive.store.port import Append
 from outlive.store.postgres.append import prepare, refusals, statement
 from outlive.store.postgres.connection import (
@@ -37,7 +38,7 @@ _IDLE = ("25P03", "25P04")
 
 _OURS = [
     "run", "entry", "blob", "operation", "inbox", "worker", "duty", "divergence", "notification", "delivery", "delta",
-    "tenant", "migration", "approval", "vote",
+    "tenant", "migration", "approval", "vote", "business_key",
 ]  # fmt: skip
 _LEADING = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.S)
 _CONTROL = re.compile(
@@ -111,6 +112,23 @@ class OwnTransaction:
         except psycopg.Error as error:
             raise translated(error, self._place.name) from error
         return [operation_row(row) for row in found]
+
+    async def take_key(self, tenant: Tenant, mark: KeyMark, *, now: int | None = None) -> KeyRow | None:
+        connection = self._usable()
+        parameters = {**key_parameters(mark), "tenant": tenant, "now": self._at(now)}
+        check_text(parameters, f"a business key of {mark.tool}")
+        try:
+            with limited(connection, wait=self._wait):
+                await self._refuse_foreign_writes(connection)
+                if await (await connection.execute(self._sql["take_key"], parameters)).fetchall():
+                    self._before = await self._written(connection)
+                    return None
+                # A statement of its own: it sees what was committed while the first one waited.
+                cursor = connection.cursor(row_factory=dict_row)
+                [found] = await (await cursor.execute(self._sql["find_business_key"], parameters)).fetchall()
+        except psycopg.Error as error:
+            raise translated(error, self._place.name) from error
+        return key_row(found)
 
     async def append(self, append: Append, *, now: int | None = None) -> Head:
         connection = self._usable()

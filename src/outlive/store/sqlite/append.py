@@ -6,12 +6,15 @@ import sqlite3
 from dataclasses import dataclass
 
 from outlive.log.entry import seal
-from outlive.model.errors import ApprovalRefused, LeaseLost, Refused, WrongState
+from outlive.model.business import KeyRow
+from outlive.model.errors import ApprovalRefused, KeyTaken, LeaseLost, Refused, WrongState
 from outlive.model.run import ENDED, Authority, Head
 from outlive.store.columns import (
     Parameters,
     ask_parameters,
     check_text,
+    key_parameters,
+    key_row,
     notice_parameters,
     operation_parameters,
     use_parameters,
@@ -39,6 +42,8 @@ class Prepared:
     notices: list[Parameters]
     asks: list[Parameters]
     use: Parameters | None
+    take: Parameters | None
+    marks: list[Parameters]
 
 
 def prepare(secret: bytes, append: Append) -> Prepared:
@@ -62,7 +67,12 @@ def prepare(secret: bytes, append: Append) -> Prepared:
         divergence = {**run, "code": append.divergence.code, "report": append.divergence.report}
     notices = [{**notice_parameters(one, append.head.seq), **run} for one in append.notices]
     asks = [{**ask_parameters(row), **run} for row in append.asks]
-    for parameters in (update, *operations, *notices, *asks, divergence or {}):
+    keys = {"tenant": authority.tenant}
+    take = None if append.take is None else {**key_parameters(append.take), **keys}
+    # In an order that is the same for all, and the last word about each.
+    last = {mark.key: mark for mark in append.marks}
+    marks = [{**key_parameters(last[key]), **keys} for key in sorted(last)]
+    for parameters in (update, *operations, *notices, *asks, *marks, divergence or {}, take or {}):
         check_text(parameters, where)
     return Prepared(
         authority=authority,
@@ -79,6 +89,8 @@ def prepare(secret: bytes, append: Append) -> Prepared:
         notices=notices,
         asks=asks,
         use=None if append.use is None else {**update, **use_parameters(append.use)},
+        take=take,
+        marks=marks,
     )
 
 
@@ -103,13 +115,15 @@ def execute(database: sqlite3.Connection, prepared: Prepared, now: int) -> Head:
     """Store it inside the open transaction.
 
     Raises LeaseLost when authority or head do not match, WrongState for a change that would leave an ended status,
-    ApprovalRefused for an approval that is not good; then nothing was written.
+    ApprovalRefused for an approval that is not good, KeyTaken for a key that is another's; then nothing was written.
     """
     if (
         prepared.use is not None
         and database.execute(QUERIES["use_approval"], {**prepared.use, "now": now}).rowcount != 1
     ):
         raise _refusal(database, prepared)
+    if prepared.take is not None and take_key(database, prepared.take, now) is not None:
+        raise _refusal(database, prepared, key=True)
     if database.execute(QUERIES[prepared.statement], {**prepared.update, "now": now}).rowcount != 1:
         raise _refusal(database, prepared)
     for blob in prepared.blobs:
@@ -137,14 +151,29 @@ def _record(database: sqlite3.Connection, prepared: Prepared, now: int) -> None:
         database.execute(QUERIES["put_operation"], operation)
     for compensation in prepared.compensations:
         database.execute(QUERIES["compensate"], {**compensation, "now": now})
+        database.execute(QUERIES["compensate_key"], {**compensation, "now": now})
+    for mark in prepared.marks:
+        database.execute(QUERIES["wake_waiters"], {**mark, "now": now})
+        database.execute(QUERIES["mark_key"], {**mark, "now": now})
 
 
-def _refusal(database: sqlite3.Connection, prepared: Prepared) -> ApprovalRefused | LeaseLost | WrongState:
+def take_key(database: sqlite3.Connection, take: Parameters, now: int) -> KeyRow | None:
+    """Take a business key inside the open transaction; the row of whoever has it, if it cannot be taken."""
+    if database.execute(QUERIES["take_key"], {**take, "now": now}).rowcount == 1:
+        return None
+    return key_row(database.execute(QUERIES["find_business_key"], take).fetchone())
+
+
+def _refusal(
+    database: sqlite3.Connection, prepared: Prepared, *, key: bool = False
+) -> ApprovalRefused | KeyTaken | LeaseLost | WrongState:
     """Why no row was changed."""
     run = prepared.authority.run
     row = database.execute(QUERIES["find_authority"], prepared.update).fetchone()
     if row is None or row["next_seq"] != prepared.update["seq"]:
         return LeaseLost(run=run, epoch=prepared.authority.epoch)
+    if key and prepared.take is not None:
+        return KeyTaken(key=str(prepared.take["shown"]), operation=str(prepared.take["operation"]))
     if prepared.use is not None:
         return ApprovalRefused(
             approval=str(prepared.use["approval"]), operation=str(prepared.use["operation"])

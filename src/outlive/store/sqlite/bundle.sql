@@ -28,7 +28,7 @@ limit :limit;
 select
     position as place, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at,
     updated_at, not_before, outcome, error, how, notes, duplicates, seq, approval, executed, compensates,
-    compensated_by, data_class, key_id
+    compensated_by, business_key, shared_run, shared_operation, data_class, key_id
 from operation
 where tenant = :tenant and run_id = :run and position > :after
 order by position
@@ -89,12 +89,12 @@ values (
 insert into operation (
     tenant, run_id, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at,
     updated_at, not_before, outcome, error, how, notes, duplicates, seq, approval, executed, compensates,
-    compensated_by, data_class, key_id
+    compensated_by, business_key, shared_run, shared_operation, data_class, key_id
 )
 values (
     :tenant, :run, :id, :call, :tool, :effect, :key, :digest, :arguments, :status, :attempt, :epoch, :first_sent_at,
     :updated_at, :not_before, :outcome, :error, :how, :notes, :duplicates, :seq, :approval, :executed,
-    :compensates, :compensated_by, :data_class, :key_id
+    :compensates, :compensated_by, :business_key, :shared_run, :shared_operation, :data_class, :key_id
 );
 
 -- name: put_message

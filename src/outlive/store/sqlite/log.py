@@ -12,12 +12,13 @@ from outlive.model.errors import UndecodableEntry
 from outlive.model.ids import RunId, Tenant
 from outlive.model.run import Head
 from outlive.store.hints import worth_a_hint
-from outlive.store.port import Append, Transaction
+from outlive.store.port import Append
 from outlive.store.sqlite import rows
 from outlive.store.sqlite.append import execute, prepare
 from outlive.store.sqlite.base import Base
 from outlive.store.sqlite.connection import QUERIES, connect_writer
 from outlive.store.sqlite.transaction import OwnTransaction
+from outlive.store.within import Transaction
 
 
 class SQLiteLog(Base):

@@ -155,12 +155,13 @@ where id = :id and tenant = :tenant and run_id = :run and taken_seq is null;
 -- The record of an operation follows the entry of the same commit. One that was compensated stays so.
 insert into operation (
     tenant, run_id, id, call, tool, effect, key, digest, arguments, status, attempt, epoch, first_sent_at, updated_at,
-    not_before, outcome, error, how, notes, duplicates, seq, approval, executed, compensates
+    not_before, outcome, error, how, notes, duplicates, seq, approval, executed, compensates,
+    business_key, shared_run, shared_operation
 )
 values (
     :tenant, :run, :id, :call, :tool, :effect, :key, :digest, :arguments, :status, :attempt, :epoch, :first_sent_at,
     :updated_at, :not_before, :outcome, :error, :how, :notes, :duplicates, :seq, :approval,
-    :executed, :compensates
+    :executed, :compensates, :business_key, :shared_run, :shared_operation
 )
 on conflict (tenant, id) do update set
     call = excluded.call,
@@ -183,7 +184,10 @@ on conflict (tenant, id) do update set
     seq = excluded.seq,
     approval = excluded.approval,
     executed = excluded.executed,
-    compensates = excluded.compensates
+    compensates = excluded.compensates,
+    business_key = excluded.business_key,
+    shared_run = excluded.shared_run,
+    shared_operation = excluded.shared_operation
 where operation.run_id = excluded.run_id;
 
 -- name: compensate
@@ -687,3 +691,109 @@ update approval set status = :status, why = :why, decided_at = :now
 where
     tenant = :tenant and id = :id and status in ('asked', 'approved')
     and (:status <> 'expired' or expires_at <= :now);
+
+-- name: take_key
+-- It is taken if it is nobody's, free, or open for this very operation. No row changed means that it is another's.
+insert into business_key (
+    tenant, key, shown, tool, digest, run_id, operation, status, created_at, updated_at
+)
+values (:tenant, :key, :shown, :tool, :digest, :of_run, :operation, 'open', :now, :now)
+on conflict (tenant, key) do update set
+    shown = excluded.shown,
+    tool = excluded.tool,
+    digest = excluded.digest,
+    run_id = excluded.run_id,
+    operation = excluded.operation,
+    status = excluded.status,
+    outcome = null,
+    error = '',
+    changes = business_key.changes + 1,
+    updated_at = excluded.updated_at
+where
+    business_key.status = 'free'
+    or (
+        business_key.run_id = excluded.run_id and business_key.operation = excluded.operation
+        and business_key.status in ('open', 'unknown')
+    );
+
+-- name: wake_waiters
+-- Who waits for a business key is sent a message in the commit in which it changes, if it will: see `mark_key`.
+insert into inbox (tenant, run_id, topic, sender_key, body, at)
+select held.tenant, run.id, :topic, held.key || ':' || held.changes, '{}', :now
+from business_key as held
+cross join json_each(held.waiters) as waiter
+cross join run on run.tenant = held.tenant and run.id = waiter.value and run.ended_at is null
+where
+    held.tenant = :tenant and held.key = :key
+    and (
+        (
+            held.run_id = :of_run and held.operation = :operation
+            and held.status <> :status and held.status <> 'compensated'
+        )
+        or (held.status = 'free' and :status <> 'free')
+    )
+on conflict do nothing;
+
+-- name: mark_key
+-- What became of a business key is said by the operation that has it, or by one that turns out to have acted under a
+-- free one. What was compensated stays so.
+insert into business_key (
+    tenant, key, shown, tool, digest, run_id, operation, status, outcome, error, created_at, updated_at
+)
+values (
+    :tenant, :key, :shown, :tool, :digest, :of_run, :operation, :status, :outcome, :error, :now, :now
+)
+on conflict (tenant, key) do update set
+    shown = excluded.shown,
+    tool = excluded.tool,
+    digest = excluded.digest,
+    run_id = excluded.run_id,
+    operation = excluded.operation,
+    status = excluded.status,
+    outcome = excluded.outcome,
+    error = excluded.error,
+    waiters = '[]',
+    changes = business_key.changes + 1,
+    updated_at = excluded.updated_at
+where
+    (
+        business_key.run_id = excluded.run_id and business_key.operation = excluded.operation
+        and business_key.status <> excluded.status and business_key.status <> 'compensated'
+    )
+    or (business_key.status = 'free' and excluded.status <> 'free');
+
+-- name: compensate_key
+-- With the operation that has it, if this append has compensated that. Nobody waits for one that has succeeded.
+update business_key set status = 'compensated', changes = changes + 1, updated_at = :now
+where
+    tenant = :tenant and operation = :compensates and status <> 'compensated'
+    and key = (
+        select business_key from operation
+        where tenant = :tenant and id = :compensates and compensated_by = :id and business_key <> ''
+    );
+
+-- name: await_key
+-- The run is woken when the key changes. No row changed means that it has changed since it was read, or is settled.
+update business_key
+set
+    waiters = case
+        when exists (select 1 from json_each(waiters) where value = :run) then waiters
+        else json_insert(waiters, '$[#]', :run)
+    end
+where tenant = :tenant and key = :key and changes = :changes and status in ('open', 'unknown');
+
+-- name: find_business_key
+-- One by the digest of its text.
+select * from business_key where tenant = :tenant and key = :key;
+
+-- name: find_business_keys
+-- In the order of their digests, behind one; an empty parameter matches everything.
+select * from business_key
+where
+    tenant = :tenant and key > :after
+    and (:statuses = '[]' or status in (select value from json_each(:statuses)))
+    and (:text = '' or instr(shown, :text) > 0)
+    and (:run = '' or run_id = :run)
+    and (not :awaited or waiters <> '[]')
+order by key
+limit :limit;

@@ -37,6 +37,26 @@ CREATE TABLE blob (
     primary key (tenant, address)
 ) strict;
 
+CREATE TABLE business_key (
+    tenant text not null,
+    key text not null,
+    shown text not null,
+    tool text not null,
+    digest text not null,
+    run_id text not null,
+    operation text not null,
+    status text not null,
+    outcome text,
+    error text not null default '',
+    waiters text not null default '[]',
+    changes integer not null default 0,
+    created_at integer not null,
+    updated_at integer not null,
+    data_class text not null default '',
+    key_id text not null default '',
+    primary key (tenant, key)
+) strict;
+
 CREATE TABLE delivery (
     notification integer not null,
     route text not null,
@@ -165,6 +185,9 @@ CREATE TABLE operation (
     executed text not null default '',
     compensates text not null default '',
     compensated_by text not null default '',
+    business_key text not null default '',
+    shared_run text not null default '',
+    shared_operation text not null default '',
     data_class text not null default '',
     key_id text not null default '',
     unique (tenant, id)
@@ -260,6 +283,12 @@ CREATE INDEX approval_of_run on approval (tenant, run_id);
 
 CREATE INDEX approval_open on approval (tenant, asked_at) where status = 'asked';
 
+CREATE INDEX business_key_age on business_key (updated_at);
+
+CREATE INDEX business_key_awaited on business_key (tenant, key) where waiters <> '[]';
+
+CREATE INDEX business_key_of_run on business_key (tenant, run_id);
+
 CREATE INDEX delivery_of_run on delivery (tenant, run_id, route, notification)
 where delivered_at is null and given_up_at is null;
 
@@ -329,7 +358,9 @@ select
     strftime('%Y-%m-%dT%H:%M:%SZ', operation.first_sent_at / 1000, 'unixepoch') as first_sent,
     strftime('%Y-%m-%dT%H:%M:%SZ', operation.updated_at / 1000, 'unixepoch') as updated,
     nullif(operation.compensates, '') as compensates,
-    nullif(operation.compensated_by, '') as compensated_by
+    nullif(operation.compensated_by, '') as compensated_by,
+    nullif(operation.shared_run, '') as shared_run,
+    nullif(operation.shared_operation, '') as shared_operation
 from operation;
 
 CREATE VIEW what_is_it_waiting_for as

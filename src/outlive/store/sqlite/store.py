@@ -26,6 +26,7 @@ from outlive.store.sqlite.connection import (
 )
 from outlive.store.sqlite.hints import HintFile
 from outlive.store.sqlite.keeping import SQLiteKeeping
+from outlive.store.sqlite.keyed import SQLiteKeys
 from outlive.store.sqlite.log import SQLiteLog
 from outlive.store.sqlite.migrate import examine, migrate, migrations
 from outlive.store.sqlite.near import Near
@@ -44,6 +45,7 @@ class SQLiteStore(
     SQLiteWork,
     SQLiteRecords,
     SQLiteApprovals,
+    SQLiteKeys,
     SQLiteSurvey,
     SQLiteKeeping,
     SQLiteBundles,

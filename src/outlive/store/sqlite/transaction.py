@@ -10,14 +10,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from typing import TypeVar
 
+from outlive.model.business import KeyMark, KeyRow
 from outlive.model.errors import Refused
 from outlive.model.ids import RunId, Tenant
 from outlive.model.operation import OperationRow
 from outlive.model.run import Head
 from outlive.store.certain import Certain, outcome
-from outlive.store.columns import operation_row
+from outlive.store.columns import check_text, key_parameters, operation_row
 from outlive.store.port import Append
-from outlive.store.sqlite.append import Prepared, execute, prepare
+from outlive.store.sqlite.append import Prepared, execute, prepare, take_key
 from outlive.store.sqlite.base import clock
 from outlive.store.sqlite.connection import QUERIES, SETUP, translated
 from outlive.store.sqlite.thread import Awaited, Connections, commit_failure
@@ -28,7 +29,7 @@ T = TypeVar("T")
 _OURS = frozenset(
     (
         "run", "entry", "blob", "operation", "inbox", "worker", "duty", "divergence", "notification", "delivery",
-        "delta", "tenant", "migration", "approval", "vote",
+        "delta", "tenant", "migration", "approval", "vote", "business_key",
     )
 )  # fmt: skip
 _CONTROL = frozenset((sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA))
@@ -102,6 +103,26 @@ class OwnTransaction:
                 return error
 
         answer = await self._run(find)
+        if isinstance(answer, sqlite3.Error):
+            raise translated(answer, self._store) from answer
+        return answer
+
+    async def take_key(self, tenant: Tenant, mark: KeyMark, *, now: int | None = None) -> KeyRow | None:
+        self._refuse_ended()
+        parameters = {**key_parameters(mark), "tenant": tenant}
+        check_text(parameters, f"a business key of {mark.tool}")
+
+        def take(database: sqlite3.Connection) -> KeyRow | sqlite3.Error | None:
+            self._refuse_outside(database)
+            database.set_authorizer(None)
+            try:
+                return take_key(database, parameters, self._at(now, clock(database)))
+            except sqlite3.Error as error:
+                return error
+            finally:
+                database.set_authorizer(_authorise)
+
+        answer = await self._run(take)
         if isinstance(answer, sqlite3.Error):
             raise translated(answer, self._store) from answer
         return answer

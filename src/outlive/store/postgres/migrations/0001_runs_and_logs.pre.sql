@@ -142,6 +142,9 @@ create table {schema}.operation (
     executed text not null default '',
     compensates text not null default '',
     compensated_by text not null default '',
+    business_key text not null default '',
+    shared_run text not null default '',
+    shared_operation text not null default '',
     data_class text not null default '',
     key_id text not null default '',
     primary key (tenant, id)
@@ -230,6 +233,31 @@ create table {schema}.approval (
 );
 create index approval_open on {schema}.approval (tenant, asked_at) where status = 'asked';
 create index approval_of_run on {schema}.approval (tenant, run_id);
+
+-- A business key (`key` is a keyed digest of its text): which operation has it, and what became of that. It outlives the
+-- run. `waiters` are runs to be woken at its next change; `changes` counts those, so that none of them is missed.
+create table {schema}.business_key (
+    tenant text collate "C" not null,
+    key text collate "C" not null,
+    shown text not null,
+    tool text not null,
+    digest text not null,
+    run_id text collate "C" not null,
+    operation text not null,
+    status text not null,
+    outcome text,
+    error text not null default '',
+    waiters text not null default '[]',
+    changes bigint not null default 0,
+    created_at bigint not null,
+    updated_at bigint not null,
+    data_class text not null default '',
+    key_id text not null default '',
+    primary key (tenant, key)
+);
+create index business_key_of_run on {schema}.business_key (tenant, run_id);
+create index business_key_awaited on {schema}.business_key (tenant, key) where waiters <> '[]';
+create index business_key_age on {schema}.business_key (updated_at);
 
 -- What one person did about an approval: each does one thing.
 create table {schema}.vote (
@@ -340,7 +368,9 @@ select
     to_char(to_timestamp(operation.first_sent_at / 1000) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as first_sent,
     to_char(to_timestamp(operation.updated_at / 1000) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as updated,
     nullif(operation.compensates, '') as compensates,
-    nullif(operation.compensated_by, '') as compensated_by
+    nullif(operation.compensated_by, '') as compensated_by,
+    nullif(operation.shared_run, '') as shared_run,
+    nullif(operation.shared_operation, '') as shared_operation
 from {schema}.operation;
 
 create view {schema}.what_is_it_waiting_for as

@@ -143,6 +143,9 @@ create table operation (
     executed text not null default '',
     compensates text not null default '',
     compensated_by text not null default '',
+    business_key text not null default '',
+    shared_run text not null default '',
+    shared_operation text not null default '',
     data_class text not null default '',
     key_id text not null default '',
     unique (tenant, id)
@@ -229,6 +232,31 @@ create table approval (
 ) strict;
 create index approval_open on approval (tenant, asked_at) where status = 'asked';
 create index approval_of_run on approval (tenant, run_id);
+
+-- A business key (`key` is a keyed digest of its text): which operation has it, and what became of that. It outlives the
+-- run. `waiters` are runs to be woken at its next change; `changes` counts those, so that none of them is missed.
+create table business_key (
+    tenant text not null,
+    key text not null,
+    shown text not null,
+    tool text not null,
+    digest text not null,
+    run_id text not null,
+    operation text not null,
+    status text not null,
+    outcome text,
+    error text not null default '',
+    waiters text not null default '[]',
+    changes integer not null default 0,
+    created_at integer not null,
+    updated_at integer not null,
+    data_class text not null default '',
+    key_id text not null default '',
+    primary key (tenant, key)
+) strict;
+create index business_key_of_run on business_key (tenant, run_id);
+create index business_key_awaited on business_key (tenant, key) where waiters <> '[]';
+create index business_key_age on business_key (updated_at);
 
 -- What one person did about an approval: each does one thing.
 create table vote (
@@ -338,7 +366,9 @@ select
     strftime('%Y-%m-%dT%H:%M:%SZ', operation.first_sent_at / 1000, 'unixepoch') as first_sent,
     strftime('%Y-%m-%dT%H:%M:%SZ', operation.updated_at / 1000, 'unixepoch') as updated,
     nullif(operation.compensates, '') as compensates,
-    nullif(operation.compensated_by, '') as compensated_by
+    nullif(operation.compensated_by, '') as compensated_by,
+    nullif(operation.shared_run, '') as shared_run,
+    nullif(operation.shared_operation, '') as shared_operation
 from operation;
 
 create view what_is_it_waiting_for as
