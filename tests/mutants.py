@@ -56,9 +56,9 @@ MUTANTS = [
     Mutant(
         "the intent is not committed before the send",
         "engine/send.py",
-        'await self._intent(call, send_until - now, standing.key if standing is not None else "")',
+        'await self._intent(call, send_until - now, standing.key if standing is not None else "", fresh)',
         'key = standing.key if standing is not None else ""\n'
-        "            intent = asyncio.ensure_future(self._intent(call, send_until - now, key))\n"
+        "            intent = asyncio.ensure_future(self._intent(call, send_until - now, key, fresh))\n"
         "            while self.key not in attempt.fold.keys:\n"
         "                await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0)\n"
         "            attempt.helpers.add(intent)",
@@ -637,6 +637,55 @@ MUTANTS = [
         'if by is None or by.compensates != row.id or by.status != "succeeded":',
         "if by is None:",
         f"{ENGINE}/test_rollback_around.py -k audit_finds",
+    ),
+    Mutant(
+        "the commit of an intent takes no business key",
+        "engine/send.py",
+        "also=Also(use=use, take=take, marks=",
+        "also=Also(use=use, take=None, marks=",
+        f"{ENGINE}/test_keys_racing.py -k meanwhile",
+    ),
+    Mutant(
+        "a business key is taken from whoever has it",
+        "store/sqlite/queries.sql",
+        "where\n    business_key.status = 'free'\n    or (\n",
+        "where\n    true\n    or (\n",
+        f"{ENGINE}/test_keys_racing.py -k meanwhile",
+    ),
+    Mutant(
+        "a transactional tool acts before it has its business key",
+        "engine/transact.py",
+        "if take is not None and (theirs := await self._take(transaction, take)) is not None:",
+        "if False:",
+        f"{ENGINE}/test_keys_racing.py -k transactional",
+    ),
+    Mutant(
+        "who waits for a business key is read as it was when the statement began",
+        "store/postgres/queries.sql",
+        "join lock_keys as held on held.key = given.key",
+        "join {schema}.business_key as held on held.tenant = accepted.tenant and held.key = given.key",
+        "tests/store/test_postgres_keys.py -k begins_to_wait_while",
+    ),
+    Mutant(
+        "one may wait for a change of a business key that has come already",
+        "store/postgres/queries.sql",
+        "and changes = %(changes)s::bigint and status in",
+        "and status in",
+        "tests/store/test_postgres_keys.py -k behind_a_change",
+    ),
+    Mutant(
+        "a run that ends keeps its business keys",
+        "engine/marks.py",
+        'if at.over or at.change == "blocked" or any(',
+        "if any(",
+        f"{ENGINE}/test_keys.py -k gives_its_key_back_and_holds",
+    ),
+    Mutant(
+        "other arguments share an outcome",
+        "engine/business.py",
+        "elif mark.digest != take.digest:",
+        "elif False:",
+        f"{ENGINE}/test_keys.py -k other_arguments",
     ),
 ]
 

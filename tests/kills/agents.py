@@ -142,7 +142,19 @@ async def taken_on(op: Operation[Deps], invoice: str) -> str:
     return op.pending(until=timedelta(minutes=10))
 
 
-TOOLS = {tool.name: tool for tool in (looked_up, patient, blind, far_away, deduped, stopping, secretive, taken_on)}
+def invoice_key(invoice: str) -> str:
+    return f"once/{invoice}"
+
+
+@app.tool(effect="external", reconcile=find, settle_after=SOON, timeout=timedelta(seconds=5), key=invoice_key)
+async def once(op: Operation[Deps], invoice: str) -> str:
+    """Whichever run it is that pays the invoice."""
+    return await post(op, op.deps.bank, invoice)
+
+
+TOOLS = {
+    tool.name: tool for tool in (looked_up, patient, blind, far_away, deduped, stopping, secretive, taken_on, once)
+}  # fmt: skip
 
 
 async def afterwards(invoice: str) -> str:

@@ -80,7 +80,7 @@ def _say(fact: kinds.Fact) -> tuple[str, Mood]:  # noqa: PLR0911 - one answer pe
         case kinds.StepDone() | kinds.Done() | kinds.StepTried():
             failed = f" raised {fact.error.type}: {fact.error.message}" if fact.error else ""
             return fact.shown + failed, "bad" if fact.error else "good"
-        case kinds.Proposed() | kinds.Held():
+        case kinds.Proposed() | kinds.Held() | kinds.Shared():
             return _say_waiting(fact)
         case kinds.Call():
             return fact.shown or fact.name, "plain"
@@ -102,7 +102,11 @@ def _say(fact: kinds.Fact) -> tuple[str, Mood]:  # noqa: PLR0911 - one answer pe
             return _say_operation(fact)
 
 
-def _say_waiting(fact: kinds.Proposed | kinds.Held) -> tuple[str, Mood]:
+def _say_waiting(fact: kinds.Proposed | kinds.Held | kinds.Shared) -> tuple[str, Mood]:
+    if isinstance(fact, kinds.Shared):
+        why = f": {fact.error.message}" if fact.status == "conflict" and fact.error else ""
+        said = f"{fact.shown} is not sent: business key {fact.business_shown}, {fact.theirs} of run {fact.run}"
+        return f"{said}: {fact.status}{why}", "good" if fact.status == "succeeded" else "bad"
     if isinstance(fact, kinds.Held):
         return f"{fact.operation} {fact.shown} is held: run {fact.run}, {fact.theirs}: {fact.status}", "doubt"
     return f"{fact.shown} waits for {fact.quorum} of {fact.role}: {fact.approval}", "wait"

@@ -114,6 +114,7 @@ class Outlive(Generic[D]):
         timeout: timedelta = TOOL_TIMEOUT, retry: Retry | None = None,
         approval: Approval | Callable[..., Approval | None] | None = None,
         compensate: Callable[[Operation[D]], object] | Tool[[], object] | None = None,
+        key: Callable[..., str] | None = None,
     ) -> ToolDecorator[D]: ...  # fmt: skip
     @overload
     def tool(
@@ -124,6 +125,7 @@ class Outlive(Generic[D]):
         timeout: timedelta = TOOL_TIMEOUT, retry: Retry | None = None,
         approval: Approval | Callable[..., Approval | None] | None = None,
         compensate: Callable[[Operation[D]], object] | Tool[[], object] | None = None,
+        key: Callable[..., str] | None = None,
     ) -> LookedUpToolDecorator[R, D]: ...  # fmt: skip
     def tool(
         self, *, effect: Effect = "external", name: str | None = None,
@@ -133,6 +135,7 @@ class Outlive(Generic[D]):
         timeout: timedelta = TOOL_TIMEOUT, retry: Retry | None = None,
         approval: Approval | Callable[..., Approval | None] | None = None,
         compensate: Callable[[Operation[D]], object] | Tool[[], object] | None = None,
+        key: Callable[..., str] | None = None,
     ) -> ToolDecorator[D] | LookedUpToolDecorator[Any, D]:  # fmt: skip
         """Register a tool: a function that acts on the outside world, and what repeating it would do.
 
@@ -143,11 +146,12 @@ class Outlive(Generic[D]):
         `approval` is what people must agree to before it is sent: always, or as a plain function of the tool's own
         parameters (by their names and types) says, which gives an `Approval` or None. `compensate` undoes a call that
         succeeded, in a rollback: a function of an operation that has an `original`, *external* as it is, or a
-        registered tool that takes nothing but its operation and declares an effect of its own.
+        registered tool that takes nothing but its operation and declares an effect of its own. `key` makes a call one
+        action of the tenant, whichever run does it: a plain function of the tool's own parameters that gives a text.
         """
         policy = ToolPolicy(
             effect, reconcile, settle_after, dedupes_for, raises, not_sent, timeout, retry or Retry(), approval,
-            compensate,
+            compensate, key,
         )  # fmt: skip
 
         def register(fn: Callable[..., Any]) -> Tool[..., Any]:

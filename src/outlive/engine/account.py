@@ -88,7 +88,7 @@ class Account:
                 digest=seen.digest, shown=fact.shown, idempotency_key=seen.key, arguments=seen.arguments,
                 attempt=seen.attempt, first_sent_at=seen.first_sent_at, send_by=fact.send_by,
                 timeout_ms=fact.timeout_ms, settle_ms=fact.settle_ms, not_before=not_before,
-                compensates=fact.compensates,
+                compensates=fact.compensates, business_key=fact.business_key, business_shown=fact.business_shown,
             )
         )  # fmt: skip
         self._unknown(seen, seen, not_before)

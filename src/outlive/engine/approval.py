@@ -202,6 +202,13 @@ class Consent:
             why = f"an approval of {asked.role}"
             await attempt.park(self._of.scope, Parked(why, until=min(due), message=True, detail=asked.id))
 
+    async def withdraw(self, why: str) -> None:
+        """Nobody has to decide any more: the call has its outcome without."""
+        asked = self._asked()
+        if asked is not None and asked.decision in ("", "approved"):
+            await self._patiently(lambda: self._end(asked, "withdrawn", why))
+            await self._record(kinds.Decided(approval=asked.id, decision="withdrawn", why=why))
+
     def repeat(self) -> None:
         """Of an operation in doubt, which is repeated under its key: by the approval that it was sent with."""
         asked = self._asked()

@@ -280,6 +280,10 @@ class Attempt(Seam):
         for scope in self.scopes.values():
             self.wake(scope)
 
+    def marked(self) -> None:
+        """See Seam. Another branch may wait for it."""
+        self.wake_all()
+
     async def recorded(self, scope: Scope) -> None:
         """After a live record: where runs are evicted at every step (a test mode), the place where it happens."""
         if self.kit.evict:

@@ -143,6 +143,8 @@ async def execute(
 
 def told(call: Call, result: Codec[object], raises: tuple[type[Exception], ...]) -> object:
     """What user code is given for a recorded call, the same live and on replay: the result, or the exception raised."""
+    if call.barred is not None:
+        raise failures.barred(call, call.barred)
     if call.error is not None:
         if call.asked is not None and call.asked.decision == "rejected":
             raise Rejected(name=call.name, operation=call.asked.operation, reason=call.error.message)

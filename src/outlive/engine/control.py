@@ -31,7 +31,7 @@ from outlive.model.errors import (
     WrongState,
 )
 from outlive.model.ids import Owner, RunId, Tenant
-from outlive.model.operation import UNDER_WAY, OperationRow
+from outlive.model.operation import SETTLED, UNDER_WAY, OperationRow
 from outlive.model.run import ENDED, STATUSES, RunRow, Status
 from outlive.model.signals import Unwind
 from outlive.store.port import Change, Message, Store
@@ -217,12 +217,14 @@ class Control:
         fact, change = end
         now, row = journal.time.now(), journal.row
         met, taken = [request for request, _ in asked], tuple(message.id for _, message in asked)
-        # Of a log that cannot be read, the operation records say what is pending.
+        # Of a log that cannot be read, the operation records say what is pending, and what has a business key.
         known = {call.sent.id for call in journal.fold.in_doubt() if call.sent is not None}
+        unread = journal.fold.started is None
         rows = tuple(
-            replace(one, status="unknown", updated_at=now)
+            replace(one, status="unknown", updated_at=now) if one.status in UNDER_WAY else one
             for one in await self.store.operations(row.tenant, row.id)
-            if one.status in UNDER_WAY and one.id not in known
+            if one.id not in known
+            and (one.status in UNDER_WAY or (unread and one.business_key and one.status not in SETTLED))
         )
 
         def made() -> Iterator[Item]:

@@ -22,6 +22,9 @@ I_contra = TypeVar("I_contra", contravariant=True)
 # A function of the tool's own parameters, which gives an Approval or None.
 ApprovalRule = UserFunction
 
+# A function of the tool's own parameters, which gives the text of a business key.
+KeyRule = UserFunction
+
 # What becomes of what a run has done when its agent raises.
 OnFailure = Literal["nothing", "rollback"]
 
@@ -45,6 +48,7 @@ class ToolPolicy:
     retry: Retry = field(default_factory=Retry)
     approval: Approval | ApprovalRule | None = None
     compensate: UserFunction | ToolSpec | None = None
+    key: KeyRule | None = None
 
     def check(self, tool: str) -> None:
         """Refuse a policy that could not be kept."""
@@ -65,6 +69,8 @@ class ToolPolicy:
             raise Refused(what=f"reconcile of {tool}", why=f"a {self.effect} tool is never in doubt")
         if self.effect == "read" and self.compensate is not None:
             raise Refused(what=f"compensate of {tool}", why="a read tool has done nothing that could be undone")
+        if self.effect == "read" and self.key is not None:
+            raise Refused(what=f"key of {tool}", why="a read tool does nothing that could be done once")
 
     def _check_exceptions(self, tool: str) -> None:
         declared: tuple[tuple[str, object], ...] = (("raises", self.raises), ("not_sent", self.not_sent))
@@ -97,7 +103,13 @@ class ToolSpec:
         self.where = describe(fn)
         self.signature = Signature.of(fn, skip=1, where=name)
         if policy.approval is not None and not isinstance(policy.approval, Approval):
-            check_rule(name, self.signature, policy.approval)
+            says = "an Approval, or a plain function that gives one or None"
+            check_rule(name, self.signature, policy.approval, "approval", says)
+        if policy.key is not None:
+            hints = check_rule(name, self.signature, policy.key, "key", "a plain function that gives a text")
+            if hints.get("return") is not str:
+                what = f"key={getattr(policy.key, '__name__', policy.key)!r} of {name}"
+                raise Refused(what=what, why="it gives a text: annotate it `-> str`")
         self.compensation = _compensation(name, policy)
 
     def __repr__(self) -> str:
@@ -125,16 +137,18 @@ def _compensation(tool: str, policy: ToolPolicy) -> ToolSpec | None:
         raise Refused(what=what, why=f"it is {given.policy.effect}; what compensates is idempotent or external")
     if given.policy.raises:
         raise Refused(what=what, why="it declares raises=; it has either undone what was done, or failed")
+    if given.policy.key is not None:
+        raise Refused(what=what, why="it has a key; what it undoes, it undoes once")
     if given.compensation is not None:
         raise Refused(what=what, why="it is compensated itself; what was undone is done again by a new run")
     return given
 
 
-def check_rule(tool: str, signature: Signature, rule: ApprovalRule) -> None:
-    """A rule takes parameters of the tool, by their names and types. Raises Refused."""
-    what = f"approval={getattr(rule, '__name__', rule)!r} of {tool}"
+def check_rule(tool: str, signature: Signature, rule: UserFunction, of: str, says: str) -> dict[str, object]:
+    """A rule takes parameters of the tool, by their names and types; its annotations. Raises Refused."""
+    what = f"{of}={getattr(rule, '__name__', rule)!r} of {tool}"
     if not inspect.isfunction(rule) or inspect.iscoroutinefunction(rule):
-        raise Refused(what=what, why="say an Approval, or a plain function that gives one or None")
+        raise Refused(what=what, why=f"say {says}")
     try:
         hints: dict[str, object] = get_type_hints(rule, include_extras=True)
     except (NameError, TypeError) as error:
@@ -145,6 +159,7 @@ def check_rule(tool: str, signature: Signature, rule: ApprovalRule) -> None:
             raise Refused(what=what, why=f"{tool} has no parameter {name}; it has {', '.join(known) or 'none'}")
         if hints.get(name) != known[name]:
             raise Refused(what=what, why=f"its parameter {name} has another type than that of {tool}")
+    return hints
 
 
 class Tool(ToolSpec, Generic[P, R_co]):

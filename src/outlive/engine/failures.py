@@ -7,8 +7,18 @@ import os
 from collections.abc import Mapping
 
 from outlive.log.codec import Codec
-from outlive.log.kinds import ErrorRecord
-from outlive.model.errors import Abandoned, NotSerialisable, OutliveError, StepFailed, ToolFailed, UndecodableEntry
+from outlive.log.fold import Call
+from outlive.log.kinds import ErrorRecord, Shared
+from outlive.model.errors import (
+    Abandoned,
+    Compensated,
+    KeyConflict,
+    NotSerialisable,
+    OutliveError,
+    StepFailed,
+    ToolFailed,
+    UndecodableEntry,
+)
 from outlive.secret.scrubber import Scrubber
 
 _LONGEST = 4000
@@ -89,6 +99,16 @@ def tool_failed(name: str, operation: str, error: ErrorRecord, status: str) -> O
     if status == "abandoned":
         return Abandoned(name=name, operation=operation, reason=error.message)
     return ToolFailed(name=name, type=error.type, message=error.message, data=error.data)
+
+
+def barred(call: Call, fact: Shared) -> OutliveError:
+    """What an agent catches for a call whose business key stands for something that it gets no outcome of."""
+    why, key = call.error.message if call.error is not None else "", fact.business_shown
+    if fact.status == "abandoned":
+        return Abandoned(name=call.name, operation=fact.theirs, reason=why)
+    if fact.status == "compensated":
+        return Compensated(key=key, run=fact.run, operation=fact.theirs)
+    return KeyConflict(key=key, run=fact.run, operation=fact.theirs, why=why)
 
 
 def retry_after(error: BaseException) -> float:

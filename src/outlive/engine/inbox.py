@@ -21,6 +21,7 @@ from outlive.log import kinds
 from outlive.log.fold import Call
 from outlive.log.verdict import verdict
 from outlive.model.approval import APPROVAL
+from outlive.model.business import KEY
 from outlive.model.ids import OperationId
 from outlive.model.operation import OPEN, SETTLED, OperationRow, OperationStatus
 from outlive.store.port import Change, Message
@@ -180,7 +181,7 @@ async def _moved(journal: Journal, message: Message, rows: dict[str, OperationRo
         # After its end a run takes no messages: the row is marked as read, which is the answer.
         arrived = kinds.Arrived(topic=message.topic.removeprefix(MAIL), sender_key=message.sender_key)
         return None if journal.row.ended else Item(arrived, payload=message.body)
-    if message.topic in (APPROVAL, SETTLED_ELSEWHERE):
+    if message.topic in (APPROVAL, KEY, SETTLED_ELSEWHERE):
         return None  # only a wake-up: what was decided is in its own row, and the call that waits for it looks there
     try:
         operation = str(json.loads(message.body)["operation"])

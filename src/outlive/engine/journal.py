@@ -17,19 +17,22 @@ import logging
 import types
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 from outlive.engine.authority import DatabaseTime, Grip, margin_s
 from outlive.engine.callables import until_done
+from outlive.engine.marks import Moment, marks
 from outlive.engine.notices import Fact, noticed
 from outlive.log import kinds
 from outlive.log.entry import BLOB_BYTES, Draft, Entry
-from outlive.log.fold import Arrival, Call, Fold, moved, step
+from outlive.log.fold import Arrival, Call, Fold, moved, step, unfold
 from outlive.model.approval import ApprovalRow, Use
+from outlive.model.business import KeyMark
 from outlive.model.clock import Clock
 from outlive.model.errors import (
     ApprovalRefused,
     CommitUnknown,
+    KeyTaken,
     LeaseLost,
     StoreBusy,
     StoreError,
@@ -70,6 +73,8 @@ class Also:
     forgive: bool = False
     asks: tuple[ApprovalRow, ...] = ()
     use: Use | None = None
+    take: KeyMark | None = None
+    marks: tuple[KeyMark, ...] = ()
 
 
 NOTHING = Also()
@@ -139,6 +144,9 @@ class Seam:
     def cancelling(self) -> None:
         """The run's cancellation has just got its place in the log."""
 
+    def marked(self) -> None:
+        """A business key that the run has may have changed."""
+
 
 Made = Callable[[], Iterable[Item]]
 
@@ -190,9 +198,9 @@ class Journal:
             await _pause()
 
     async def append_using(self, *items: Item, also: Also) -> None:
-        """As `append`, of facts about calls that are in the log, which depend on an approval.
+        """As `append`, of facts about calls, which depend on an approval or a business key.
 
-        Raises ApprovalRefused with nothing written, and the fold as it was.
+        Raises ApprovalRefused or KeyTaken with nothing written, and the fold as it was.
         """
         await _shielded(self._append_using(items, also))
 
@@ -200,18 +208,14 @@ class Journal:
         async with self._lock:
             await self.grip.ensure()
             buffered = list(self._buffer)
-            calls = [self.fold.keys[item.key] for item in items]
-            before = [replace(call, sent=call.sent and replace(call.sent, notes={**call.sent.notes})) for call in calls]
+            before = [_copy(self.fold.keys.get(item.key)) for item in items]
             append = self._prepare(items, also)
             try:
                 await self._commit(append)
-            except ApprovalRefused:
+            except (ApprovalRefused, KeyTaken):
                 self._buffer[:0] = buffered
-                for call, was in zip(calls, before, strict=True):
-                    if was.sent is None and call.sent is not None:
-                        self.fold.operations.pop(call.sent.id, None)
-                    for one in fields(was):
-                        setattr(call, one.name, getattr(was, one.name))
+                for item, was in zip(items, before, strict=True):
+                    unfold(self.fold, item.key, was)
                 raise
 
     async def append_within(self, transaction: Transaction, item: Item, *, also: Also) -> bool:
@@ -224,7 +228,7 @@ class Journal:
         committed = False
         try:
             self.head = await transaction.append(append, now=self._clock.now())
-            self.memory.keep(append, self.head)
+            self._stored(append, self.head)
             committed = True
         except LeaseLost as lost:
             self.grip.lose()
@@ -294,10 +298,12 @@ class Journal:
             for call in touched.values()
             if call.sent and call.sent.id not in known
         ]
+        moment = Moment(authority.run, self.fold, facts, change, self.row.ended)
         return Append(
             self.grip.authority, self.head, tuple(drafts), change=self._marked(also.change),
             operations=(*rows, *also.rows), taken=also.taken, divergence=also.divergence, progress=also.progress,
-            turn=turn, forgive=also.forgive, asks=also.asks, use=also.use,
+            turn=turn, forgive=also.forgive, asks=also.asks, use=also.use, take=also.take,
+            marks=(*also.marks, *marks(moment, touched.values(), also.rows, also.take)),
             notices=noticed(facts, self.fold, change, also.rows, self._clock),
         )  # fmt: skip
 
@@ -319,7 +325,12 @@ class Journal:
 
     async def _send(self, append: Append) -> None:
         self.head = await self.store.append(append, now=self._clock.now())
-        self.memory.keep(append, self.head)
+        self._stored(append, self.head)
+
+    def _stored(self, append: Append, end: Head) -> None:
+        self.memory.keep(append, end)
+        if append.marks:
+            self.seam.marked()
 
     async def _commit(self, append: Append, error: Exception | None = None) -> None:
         """Send until the outcome is known; with `error`, what the first time came to."""
@@ -360,7 +371,7 @@ class Journal:
             raise Unwind("the log has lost entries")
         self.head = claimed.row.head
         if there := _holds(tail, append.drafts):
-            self.memory.keep(append, Head(tail[-1].seq + 1, tail[-1].digest) if tail else append.head)
+            self._stored(append, Head(tail[-1].seq + 1, tail[-1].digest) if tail else append.head)
         self.memory.kept.append(Kept(self.head.seq - 1, self.head))
         return None if there else self._moved(append, claimed.authority)
 
@@ -422,6 +433,10 @@ class Journal:
                 await self.grip.ensure()
 
 
+def _copy(call: Call | None) -> Call | None:
+    return call and replace(call, sent=call.sent and replace(call.sent, notes={**call.sent.notes}))
+
+
 def _lazily(items: Sequence[Item], made: Made | None) -> Iterator[Item]:
     """What is made is made when what comes before it has its place."""
     yield from items
@@ -468,7 +483,8 @@ def record_of(call: Call, tenant: Tenant, run: RunId, epoch: int, at: int) -> Op
         not_before=sent.not_before, outcome=brief(call.payload) if sent.status == "succeeded" else None,
         error=f"{call.error.type}: {call.error.message}" if call.error and sent.status != "succeeded" else "",
         how=sent.how, notes=dict(sent.notes), duplicates=sent.duplicates, seq=call.seq, approval=sent.approval,
-        executed=sent.executed, compensates=OperationId(sent.compensates),
+        executed=sent.executed, compensates=OperationId(sent.compensates), business_key=sent.business_key,
+        shared_run=RunId(sent.shared[0]), shared_operation=OperationId(sent.shared[1]),
     )  # fmt: skip
 
 

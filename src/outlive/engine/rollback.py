@@ -83,8 +83,9 @@ def fate(row: OperationRow, tool: ToolSpec | None) -> tuple[Fate, str]:
         return "in doubt", "it is not known whether it happened"
     if row.status in known:
         return known[row.status]
-    if row.how == "reuse":
-        return "left", "another run of its lineage has done it"
+    if row.status == "succeeded" and row.how in ("reuse", "shared"):
+        shared = f"run {row.shared_run} has done it, under the same business key, as {row.shared_operation}"
+        return "left", "another run of its lineage has done it" if row.how == "reuse" else shared
     if row.status != "succeeded" and not row.duplicates:
         return "nothing", f"it did not happen: {row.status}"
     if tool is None:

@@ -66,6 +66,7 @@ class Options:
     timeout: timedelta | None = None
     retry: Retry | None = None
     approval: Approval | None = None
+    effect_key: str | None = None
 
 
 class QuietOnReplay(logging.LoggerAdapter[logging.Logger]):
@@ -106,17 +107,19 @@ class Run(Generic[D]):
 
     def options(
         self, *, name: str | None = None, timeout: timedelta | None = None, retry: Retry | None = None,
-        approval: Approval | None = None,
+        approval: Approval | None = None, effect_key: str | None = None,
     ) -> Run[D]:  # fmt: skip
         """The same run, with other options for the call that follows: `await run.options(timeout=…).call(…)`.
 
-        `approval` is what the call of a tool needs whose own rule asks for none.
+        `approval` is what the call of a tool needs whose own rule asks for none. `effect_key` is the business key of
+        the call, in the place of what the tool declares: how code acts again after *compensated*.
         """
         if timeout is not None and timeout <= timedelta(0):
             raise Refused(what=f"options(timeout={timeout})", why="a call needs some time")
         changed = replace(
             self._options, name=name or self._options.name, timeout=timeout or self._options.timeout,
             retry=retry or self._options.retry, approval=approval or self._options.approval,
+            effect_key=self._options.effect_key if effect_key is None else effect_key,
         )  # fmt: skip
         return Run(self._attempt, self.deps, self.version, changed)
 
@@ -133,8 +136,9 @@ class Run(Generic[D]):
 
         Default time-out 1 min, no retries. Raises StepFailed; BadArguments and Refused for what cannot be recorded.
         """
-        if self._options.approval is not None:
-            raise Refused(what=f"options(approval=…) of {fn!r}", why="steps are harmless; make it a tool, and call it")
+        if self._options.approval is not None or self._options.effect_key is not None:
+            option = "approval" if self._options.approval is not None else "effect_key"
+            raise Refused(what=f"options({option}=…) of {fn!r}", why="steps are harmless; make it a tool, and call it")
         name = self._options.name or str(getattr(fn, "__name__", type(fn).__name__))
         line = caller_line()
         ticket = self._attempt.expect(f"{name} at {line}")
@@ -183,7 +187,10 @@ class Run(Generic[D]):
         arguments = signature.bind(args, kwargs)
         asked = self._asked(tool.name, signature.encode(arguments), signature.digest_form(arguments), line)
         options = self._options
-        policy = Policy(options.timeout or tool.policy.timeout, options.retry or tool.policy.retry, options.approval)
+        policy = Policy(
+            options.timeout or tool.policy.timeout, options.retry or tool.policy.retry, options.approval,
+            options.effect_key,
+        )  # fmt: skip
         with attempt.entering(asked.shown, line) as scope:
             key, call = attempt.consume(scope, "operation", tool.name, asked.digest, asked.shown, line)
             if call is None or not call.done:

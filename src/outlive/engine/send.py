@@ -11,13 +11,13 @@ import asyncio
 import json
 import logging
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Literal
 
 from outlive.engine import failures, inbox
 from outlive.engine.approval import Consent
 from outlive.engine.attempt import Attempt
+from outlive.engine.business import BusinessKey, acting
 from outlive.engine.callables import is_async, run_callable, until_done
 from outlive.engine.calls import Asked, Got, execute
 from outlive.engine.definition import ToolSpec
@@ -32,7 +32,8 @@ from outlive.log import kinds
 from outlive.log.canonical import digest
 from outlive.log.fold import Call, Sent
 from outlive.model.approval import Approval
-from outlive.model.errors import ApprovalRefused, Diverged, StoreError
+from outlive.model.business import KeyMark
+from outlive.model.errors import ApprovalRefused, Diverged, KeyTaken, StoreError
 from outlive.model.function import UserFunction
 from outlive.model.operation import IN_DOUBT, Effect, OperationRow, Retry
 from outlive.model.signals import NotSent, Unwind
@@ -50,6 +51,7 @@ class Policy:
     timeout: timedelta
     retry: Retry
     approval: Approval | None = None
+    effect_key: str | None = None
 
 
 async def shielded(scope: Scope, work: Coroutine[object, object, Call]) -> Call:
@@ -77,6 +79,7 @@ class Send:
         self._met: OperationRow | None = None
         self.compensates = ""
         self.consent = Consent(self, policy.approval)
+        self.business = BusinessKey(self, policy.effect_key)
 
     async def run(self, call: Call | None) -> Call:
         """From whatever is recorded to the outcome. Raises Unwind where the run is unloaded before."""
@@ -214,18 +217,29 @@ class Send:
         while True:
             if not fresh:
                 self.consent.repeat()
-            elif not await self.consent.obtain():
+            elif not await self.allowed_to_go():
                 return attempt.fold.keys[self.key]
             try:
                 return await self._sent(attempt.fold.keys.get(self.key), fresh=fresh)
+            except KeyTaken:
+                # In doubt it goes under the same key as whatever has taken that: the other side tells them apart.
+                self.business.lost = not fresh
             except ApprovalRefused as refused:
                 if not fresh:
                     await self.consent.lapsed(str(refused))
                     return attempt.fold.keys[self.key]
                 await self.consent.refused(refused.approval)
 
+    async def allowed_to_go(self) -> bool:
+        """Whether nothing else has to come first: what its key stands for, then an approval, which may have taken long
+        and changed the key. False: the call has its outcome without.
+        """
+        if not await self.business.free() or not await self.consent.obtain():
+            return False
+        return self.consent.use is None or await self.business.free()
+
     async def _sent(self, call: Call | None, *, fresh: bool) -> Call:
-        """Intent, execution, record. Raises ApprovalRefused with nothing written or sent."""
+        """Intent, execution, record. Raises ApprovalRefused and KeyTaken with nothing written or sent."""
         attempt, kit = self.attempt, self.attempt.kit
         # It may have waited long for its approval: another run may have done it meanwhile.
         standing = await self.standing(call) if fresh else None
@@ -236,7 +250,7 @@ class Send:
         send_until = now + attempt.journal.grip.remaining()
         self.scope.executing = True
         try:
-            await self._intent(call, send_until - now, standing.key if standing is not None else "")
+            await self._intent(call, send_until - now, standing.key if standing is not None else "", fresh)
             call = attempt.fold.keys[self.key]
             if fresh and (standing := await self.standing(call)).theirs is not None:
                 self._met = standing.theirs
@@ -257,7 +271,12 @@ class Send:
         return call
 
     async def standing(self, call: Call | None, source: Source | None = None) -> Standing:
-        """Whether another run of the same origin has done this, and under which key it is sent."""
+        """Whether another run of the same origin has done this, and under which key it is sent.
+
+        Of what has a business key that is not asked: no run at all does it twice.
+        """
+        if self.business.needed:
+            return Standing("")
         again = call is not None and call.sent is not None and call.sent.again
         text = self.text() if has_forks(self.attempt.journal.row) else ""
         return await standing(self.attempt, self.scope.name, self.key, self.asked, text, again=again, source=source)
@@ -270,7 +289,7 @@ class Send:
             effect = effect or (call.sent.effect if call is not None and call.sent is not None else None)
             fact = kinds.Held(
                 name=self.asked.name, digest=self.asked.digest, shown=self.asked.shown, operation=id,
-                effect=_acting(effect or self.tool.policy.effect), idempotency_key=key, run=theirs.run,
+                effect=acting(effect or self.tool.policy.effect), idempotency_key=key, run=theirs.run,
                 theirs=theirs.id, status=theirs.status,
             )  # fmt: skip
             await self.record(fact, payload=self.text() if first else None)
@@ -294,7 +313,7 @@ class Send:
         if (await self.attempt.patiently(lambda: inbox.take(journal), "its inbox")).taken:
             self.attempt.wake_all()
 
-    async def _intent(self, call: Call | None, window_s: float, key: str) -> None:
+    async def _intent(self, call: Call | None, window_s: float, key: str, fresh: bool) -> None:
         """`key` is the one of a send that was asked for in its lineage, else empty: then it has the key that it had."""
         attempt, now = self.attempt, self.attempt.kit.time.now()
         # What was held and never sent is sent as if nothing were recorded of it.
@@ -304,12 +323,14 @@ class Send:
         use, executed = self.consent.use, self.consent.executed
         # Other arguments than before are sent: the attempts before are known not to have acted.
         edited = sent is not None and executed != (sent.executed or self.asked.digest)
+        take = self.business.take(call, fresh=fresh)
         if sent is not None and not edited and not (sent.again and key):
             key = sent.key
         else:
-            key = self.keyed(key)
+            key = self.keyed(key) if take is None else self.business.idempotency(take)
+        known = sent if take is None and sent is not None and not edited else None
         # What the tool was when it was first sent: a deploy must not make a repetition of what was external.
-        effect = _acting(sent.effect if sent is not None else self.tool.policy.effect)
+        effect = acting(sent.effect if sent is not None else self.tool.policy.effect)
         assert effect in ("idempotent", "external")
         fact = kinds.Intent(
             name=self.asked.name, digest=self.asked.digest, shown=self.asked.shown,
@@ -319,12 +340,20 @@ class Send:
             first_sent_at=sent.first_sent_at if sent is not None and sent.key == key else now,
             timeout_ms=int(self.policy.timeout.total_seconds() * 1000),
             settle_ms=int(self.tool.policy.settle_after.total_seconds() * 1000), compensates=self.compensates,
+            business_key=take.key if take else known.business_key if known else "",
+            business_shown=take.shown if take else known.business_shown if known else "",
         )  # fmt: skip
         item = Item(fact, self.scope.name, self.key, self.text() if first or edited else None)
-        if use is None:
+        if use is None and take is None:
             await attempt.journal.append(item)
         else:
-            await attempt.journal.append_using(item, also=Also(use=use))
+            await attempt.journal.append_using(item, also=Also(use=use, take=take, marks=self._left(sent, take)))
+
+    def _left(self, sent: Sent | None, take: KeyMark | None) -> tuple[KeyMark, ...]:
+        """The key that it had for other arguments, under which nothing was done."""
+        if sent is None or take is None or sent.business_key in ("", take.key):
+            return ()
+        return (replace(take, key=sent.business_key, shown=sent.business_shown, status="free"),)
 
     async def _execute(self, call: Call, sent: Sent, op: Operation[object]) -> Got:
         async def body(number: int) -> object:
@@ -434,11 +463,6 @@ class Send:
             log.error("run %s: evidence is lost: %s", row.id, message.body)
             return
         log.warning("run %s: %s answered after the lease was lost; left as evidence", row.id, self.asked.shown)
-
-
-def _acting(effect: Effect) -> Literal["idempotent", "external", "transactional"]:
-    """What was held and is declared harmless now is done with the caution that it had."""
-    return "external" if effect == "read" else effect
 
 
 def guarded(op: Operation[object], fn: UserFunction) -> UserFunction:

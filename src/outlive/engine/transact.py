@@ -17,6 +17,7 @@ from outlive.engine.operation import Facts, Operation
 from outlive.engine.send import Send
 from outlive.log import kinds
 from outlive.log.fold import Call
+from outlive.model.business import KeyMark, KeyRow
 from outlive.model.errors import ApprovalRefused, CodeError, StoreError
 from outlive.model.operation import OperationRow
 from outlive.store.within import Transaction
@@ -39,8 +40,8 @@ class Transact:
         while True:
             number += 1
             await attempt.gate(of.scope)
-            if not await of.consent.obtain():
-                return attempt.fold.keys[of.key]
+            if not await of.allowed_to_go():
+                break
             call = attempt.fold.keys.get(of.key)
             await attempt.journal.grip.ensure(attempt.kit.lease_s / 3)
             of.scope.executing = True
@@ -50,6 +51,9 @@ class Transact:
                 except ApprovalRefused as refused:
                     number -= 1
                     await of.consent.refused(refused.approval)
+                    continue
+                if isinstance(got, KeyRow):
+                    number -= 1  # nothing was done: what has the key is looked at first
                     continue
                 if isinstance(got, OperationRow):
                     # Nothing was done. Who has decided in the meantime is heard before it is tried again.
@@ -65,13 +69,15 @@ class Transact:
             finally:
                 of.scope.executing = False
                 attempt.changed.set()
-            await attempt.recorded(of.scope)
-            return attempt.fold.keys[of.key]
+            break
+        await attempt.recorded(of.scope)
+        return attempt.fold.keys[of.key]
 
-    async def _once(self, number: int, call: Call | None) -> Got | OperationRow | None:
+    async def _once(self, number: int, call: Call | None) -> Got | KeyRow | OperationRow | None:
         """None when effect and outcome are committed; otherwise what went wrong, with nothing written.
 
-        An operation record is that of another run of the same origin, which has done the same: nothing was executed.
+        An operation record is that of another run of the same origin, which has done the same, and a business key that
+        of another operation: nothing was executed.
         """
         of, attempt = self._of, self._of.attempt
         # The database's write lock is held meanwhile: renewals wait for it too, so it must be well inside the lease.
@@ -82,13 +88,16 @@ class Transact:
                     standing = await of.standing(call, transaction)
                     if standing.theirs is not None:
                         return standing.theirs
-                    key = of.keyed(standing.key)
+                    take = of.business.take(call)
+                    if take is not None and (theirs := await self._take(transaction, take)) is not None:
+                        return theirs
+                    key = of.keyed(standing.key) if take is None else of.business.idempotency(take)
                     got = await self._execute(transaction, number, timeout, key)
                     if isinstance(got.raised, StoreError):
                         raise got.raised
                     if got.error is not None:
                         return got
-                    done = Item(self._done(number, key), of.scope.name, of.key, got.text)
+                    done = Item(self._done(number, key, take), of.scope.name, of.key, got.text)
                     also = Also(progress=True, use=of.consent.use)
                     if await attempt.journal.append_within(transaction, done, also=also):
                         return None
@@ -98,6 +107,10 @@ class Transact:
                 log.warning("run %s: nothing was written, trying again: %s", attempt.journal.row.id, error)
                 await attempt.kit.clock.sleep(0.2)
                 await attempt.journal.grip.ensure()
+
+    async def _take(self, transaction: Transaction, take: KeyMark) -> KeyRow | None:
+        attempt = self._of.attempt
+        return await transaction.take_key(attempt.journal.row.tenant, take, now=attempt.kit.clock.now())
 
     async def _execute(self, transaction: Transaction, number: int, timeout: timedelta, key: str) -> Got:
         of, attempt = self._of, self._of.attempt
@@ -123,8 +136,10 @@ class Transact:
         of, attempt = self._of, self._of.attempt
         declared = isinstance(got.raised, of.tool.policy.raises)
         if got.error is None or got.raised is None or declared or number >= of.policy.retry.attempts:
-            key = of.keyed(keys_of(attempt, of.scope.name, of.key)[1])
-            await of.record(self._done(number, key, got.error, declared), progress=True)
+            take = of.business.take(attempt.fold.keys.get(of.key))
+            own = keys_of(attempt, of.scope.name, of.key)[1]
+            key = of.keyed(own) if take is None else of.business.idempotency(take)
+            await of.record(self._done(number, key, take, got.error, declared), progress=True)
             return False
         delay = of.policy.retry.delay_ms(number, attempt.kit.clock.random(), failures.retry_after(got.raised))
         retry_at = attempt.kit.time.now() + delay
@@ -138,8 +153,9 @@ class Transact:
         return True
 
     def _done(
-        self, number: int, key: str, error: kinds.ErrorRecord | None = None, declared: bool = False
-    ) -> kinds.Done:
+        self, number: int, key: str, take: KeyMark | None, error: kinds.ErrorRecord | None = None,
+        declared: bool = False,
+    ) -> kinds.Done:  # fmt: skip
         of = self._of
         id, _, _ = keys_of(of.attempt, of.scope.name, of.key)
         use = of.consent.use if error is None else None
@@ -147,4 +163,5 @@ class Transact:
             name=of.asked.name, digest=of.asked.digest, shown=of.asked.shown, operation=id, idempotency_key=key,
             attempt=number, arguments=of.text(), error=error, declared=declared,
             approval=use.approval if use else "", executed=of.consent.executed if use else "",
+            business_key=take.key if take else "", business_shown=take.shown if take else "",
         )  # fmt: skip

@@ -7,7 +7,7 @@ so that what it knows live and what a new worker reads from the log cannot diffe
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal, assert_never
 
 from outlive.log import kinds
@@ -56,6 +56,10 @@ class Sent:
     """The operation of another run that this one undoes."""
     until: int = 0
     """How long the outcome of the last attempt is, or was, waited for; 0 where it was not to come later."""
+    business_key: str = ""
+    business_shown: str = ""
+    shared: tuple[str, str] = ("", "")
+    """The run, and its operation, that has done it once for both: then it was not sent here."""
     denied: bool = False
     """The other side says that the last attempt did not happen, which could not be believed when it said so."""
 
@@ -85,6 +89,8 @@ class Call:
     arrival: int | None = None
     asked: Asked | None = None
     adopted: Adopted | None = None
+    barred: kinds.Shared | None = None
+    """Its business key stands for something that it has no outcome of: user code is told of that."""
     cut: bool = False
     """The run was cancelled while it was in flight: user code is told of that, whatever became of the call."""
 
@@ -179,6 +185,22 @@ def moved(state: Fold, since: int, by: int) -> None:
     for call in state.keys.values():
         call.seq += by if call.seq >= since else 0
     state.retried += by if state.retried >= since else 0
+
+
+def unfold(state: Fold, key: str, was: Call | None) -> None:
+    """Take back what was folded in of a call, with an append that was refused; `was` is the call before, if any."""
+    call = state.keys.get(key)
+    if call is None:
+        return
+    if call.sent is not None and (was is None or was.sent is None):
+        state.operations.pop(call.sent.id, None)
+    if was is None:
+        del state.keys[key]
+        scope = _scope(state, call.scope)
+        scope.calls = [one for one in scope.calls if one is not call]
+        return
+    for one in fields(was):
+        setattr(call, one.name, getattr(was, one.name))
 
 
 def fold(entries: Iterable[Entry]) -> Fold:
@@ -285,7 +307,7 @@ def _call(state: Fold, seq: int, fact: kinds.Call, scope: str, key: str, payload
             call.attempt, call.retry_at, call.error = fact.attempt, fact.retry_at, fact.error
         case kinds.StepDone() | kinds.Done():
             _finished(state, seq, call, fact, payload)
-        case kinds.Intent() | kinds.Held():
+        case kinds.Intent() | kinds.Held() | kinds.Shared():
             _intent(state, seq, call, fact, payload)
         case kinds.Proposed():
             call.asked = asked(fact)
@@ -346,6 +368,7 @@ def _finished(state: Fold, seq: int, call: Call, fact: kinds.StepDone | kinds.Do
         status: OperationStatus = "succeeded" if fact.error is None else "raised" if fact.declared else "failed"
         call.sent = Sent(fact.operation, "transactional", fact.idempotency_key, fact.arguments, 0, 0, 0, 0, status)
         call.sent.how, call.sent.approval, call.sent.executed = "call", fact.approval, fact.executed
+        call.sent.business_key, call.sent.business_shown = fact.business_key, fact.business_shown
         state.operations[fact.operation] = call
 
 
@@ -364,7 +387,7 @@ def _woken(state: Fold, seq: int, call: Call, fact: kinds.Woken) -> None:
 _CALLS: dict[type[kinds.Call], CallKind] = {
     kinds.Intent: "operation", kinds.Done: "operation", kinds.Opened: "branches", kinds.Value: "value",
     kinds.Proposed: "operation", kinds.Held: "operation", kinds.Emitted: "emit", kinds.Waiting: "wait",
-    kinds.Woken: "wait", kinds.RollingBack: "rollback",
+    kinds.Woken: "wait", kinds.RollingBack: "rollback", kinds.Shared: "operation",
 }  # fmt: skip
 
 
@@ -374,6 +397,23 @@ def _kind(fact: kinds.Call) -> CallKind:
     return _CALLS.get(type(fact), "step")
 
 
+def _shared(state: Fold, call: Call, fact: kinds.Shared, payload: str | None) -> None:
+    """What its business key stands for. Where that is an outcome, it is the call's, which has a record of its own."""
+    call.done, call.payload, call.error, call.declared = True, payload, fact.error, fact.status == "raised"
+    if fact.status not in ("succeeded", "raised"):
+        call.barred = fact
+        if call.sent is not None:
+            call.sent.status, call.sent.how = "failed", "shared"
+        return
+    if call.sent is None:
+        call.sent = Sent(fact.operation, fact.effect, fact.idempotency_key, fact.arguments, 0, 0, 0, 0)
+        state.operations[fact.operation] = call
+    sent = call.sent
+    sent.status = "raised" if call.declared else "succeeded"
+    sent.how, sent.executed, sent.shared = "shared", fact.executed, (fact.run, fact.theirs)
+    sent.business_key, sent.business_shown = fact.business_key, fact.business_shown
+
+
 def _held(state: Fold, call: Call, fact: kinds.Held, payload: str | None) -> None:
     if call.sent is None:
         call.sent = Sent(fact.operation, fact.effect, fact.idempotency_key, payload or "{}", 0, 0, 0, 0)
@@ -381,9 +421,14 @@ def _held(state: Fold, call: Call, fact: kinds.Held, payload: str | None) -> Non
     call.sent.status, call.sent.theirs = "held", fact.theirs
 
 
-def _intent(state: Fold, seq: int, call: Call, fact: kinds.Intent | kinds.Held, payload: str | None) -> None:
-    if isinstance(fact, kinds.Held):
-        _held(state, call, fact, payload)
+def _intent(
+    state: Fold, seq: int, call: Call, fact: kinds.Intent | kinds.Held | kinds.Shared, payload: str | None
+) -> None:
+    if not isinstance(fact, kinds.Intent):
+        if isinstance(fact, kinds.Held):
+            _held(state, call, fact, payload)
+        else:
+            _shared(state, call, fact, payload)
         return
     if call.sent is None:
         call.sent = Sent(
@@ -399,6 +444,7 @@ def _intent(state: Fold, seq: int, call: Call, fact: kinds.Intent | kinds.Held, 
     call.sent.key, call.sent.first_sent_at = fact.idempotency_key, fact.first_sent_at
     call.sent.arguments = payload or call.sent.arguments
     call.sent.approval, call.sent.executed = fact.approval, fact.executed
+    call.sent.business_key, call.sent.business_shown = fact.business_key, fact.business_shown
     call.attempt, call.sent.send_by, call.sent.status = fact.attempt, fact.send_by, "pending"
     call.sent.lost, call.sent.lookups, call.sent.again_at = False, 0, 0
     call.sent.until, call.sent.denied = 0, False
@@ -424,6 +470,7 @@ def _orphan(one: kinds.LostOperation, seq: int) -> Call:
     sent = Sent(
         one.operation, one.effect, one.idempotency_key, one.arguments, one.first_sent_at, one.send_by, one.timeout_ms,
         one.settle_ms, one.status, not_before=one.not_before, how=one.how, lost=True, compensates=one.compensates,
+        business_key=one.business_key, business_shown=one.business_shown,
     )  # fmt: skip
     call = Call("operation", one.scope, one.key, one.name, one.digest, one.shown, seq, attempt=one.attempt, sent=sent)
     if one.status in SETTLED:
@@ -440,7 +487,7 @@ def lost_operation(call: Call) -> kinds.LostOperation:
         shown=call.shown, idempotency_key=sent.key, arguments=sent.arguments, attempt=call.attempt,
         first_sent_at=sent.first_sent_at, send_by=sent.send_by, timeout_ms=sent.timeout_ms, settle_ms=sent.settle_ms,
         not_before=sent.not_before, status=sent.status, how=sent.how, payload=call.payload, error=call.error,
-        compensates=sent.compensates,
+        compensates=sent.compensates, business_key=sent.business_key, business_shown=sent.business_shown,
     )  # fmt: skip
 
 

@@ -70,6 +70,8 @@ class LostOperation:
     payload: str | None = None
     error: ErrorRecord | None = None
     compensates: str = ""
+    business_key: str = ""
+    business_shown: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +137,8 @@ class Intent(Call):
 
     `approval` is the one that this commit has used, `executed` the digest of the arguments that it allows. Where that
     is another one than before, the key is too, and the payload says them again. `compensates` is the operation of
-    another run that this one undoes.
+    another run that this one undoes. `business_key` is the digest of what makes it one action across runs, which this
+    commit has taken, `business_shown` what people read of that.
     """
 
     KIND: ClassVar[str] = "intent"
@@ -150,6 +153,8 @@ class Intent(Call):
     approval: str = ""
     executed: str = ""
     compensates: str = ""
+    business_key: str = ""
+    business_shown: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +183,8 @@ class Done(Call):
     declared: bool = False
     approval: str = ""
     executed: str = ""
+    business_key: str = ""
+    business_shown: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -588,6 +595,32 @@ class Held(Call):
     status: str
 
 
+Acting = Literal["idempotent", "external", "transactional"]
+Settled = Literal["succeeded", "raised", "abandoned", "compensated", "conflict"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared(Call):
+    """An operation is not sent: what its business key stands for is settled, by operation `theirs` of `run`.
+
+    *succeeded*, *raised*: it has that outcome, once for both. *abandoned*, *compensated*: the code is told so.
+    *conflict*: the key stands for another action. Payload: the result, if it succeeded.
+    """
+
+    KIND: ClassVar[str] = "shared"
+    operation: str
+    effect: Acting
+    idempotency_key: str
+    arguments: str
+    business_key: str
+    business_shown: str
+    run: str
+    theirs: str
+    status: Settled
+    executed: str = ""
+    error: ErrorRecord | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class MetAgain(Call):
     """Replay has come to a call whose operation was sent in lost entries: it goes on from what is known of that."""
@@ -611,7 +644,7 @@ _ALL: tuple[type[Fact], ...] = (
     Resolved,
     Evidence, Value, Opened, Joined, ScopeCancelled, Turn, Emitted, Arrived, Waiting, Woken, Suspended, Blocked,
     Released, Retried, Adopted, EntriesLost, Forked, Held, MetAgain, Cancelling, TooLate, Paused, Resumed, Ended,
-    Proposed, Decided, Reminded, RollingBack, Later, Completed,
+    Proposed, Decided, Reminded, RollingBack, Later, Completed, Shared,
 )  # fmt: skip
 KINDS: dict[str, type[Fact]] = {fact.KIND: fact for fact in _ALL}
 

@@ -948,7 +948,8 @@ where
 returning held.key, {durably};
 
 -- name: wake_waiters
--- Who waits for a business key is sent a message in the commit in which it changes, if it will: see `mark_key`.
+-- Who waits for a business key is sent a message in the commit in which it changes, if it will: see `mark_key`. Whoever
+-- writes that knows what of the same run waits for it.
 -- Differs: who waits is read from the row as `lock_keys` holds it. What the statement sees besides may be older than a
 -- commit that it has waited for.
 insert into {schema}.inbox (tenant, run_id, topic, sender_key, body, at)
@@ -961,16 +962,20 @@ join lock_keys as held on held.key = given.key
 cross join lateral json_array_elements_text(held.waiters::json) as waiter (id)
 join {schema}.run on run.tenant = held.tenant and run.id = waiter.id and run.ended_at is null
 where
-    (
-        held.run_id = given.of_run and held.operation = given.operation
-        and held.status <> given.status and held.status <> 'compensated'
+    run.id <> accepted.run
+    and (
+        (
+            held.run_id = given.of_run and held.operation = given.operation
+            and held.status <> given.status and held.status <> 'compensated'
+        )
+        or (held.status = 'free' and given.status <> 'free')
     )
-    or (held.status = 'free' and given.status <> 'free')
 on conflict do nothing;
 
 -- name: mark_key
 -- What became of a business key is said by the operation that has it, or by one that turns out to have acted under a
--- free one. What was compensated stays so. Differs: it joins `lock_keys`, so that no row is written before that has it.
+-- free one. What was compensated stays so. Not everybody
+-- who says it knows the text. Differs: it joins `lock_keys`, so that no row is written before that has it.
 insert into {schema}.business_key as held (
     tenant, key, shown, tool, digest, run_id, operation, status, outcome, error, changes, created_at, updated_at
 )
@@ -985,7 +990,7 @@ join accepted on accepted.place = given.place
 left join lock_keys on lock_keys.key = given.key
 order by given.key
 on conflict (tenant, key) do update set
-    shown = excluded.shown,
+    shown = case when excluded.shown = '' then held.shown else excluded.shown end,
     tool = excluded.tool,
     digest = excluded.digest,
     run_id = excluded.run_id,

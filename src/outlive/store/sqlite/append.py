@@ -67,11 +67,10 @@ def prepare(secret: bytes, append: Append) -> Prepared:
         divergence = {**run, "code": append.divergence.code, "report": append.divergence.report}
     notices = [{**notice_parameters(one, append.head.seq), **run} for one in append.notices]
     asks = [{**ask_parameters(row), **run} for row in append.asks]
-    keys = {"tenant": authority.tenant}
-    take = None if append.take is None else {**key_parameters(append.take), **keys}
+    take = None if append.take is None else {**key_parameters(append.take), **run}
     # In an order that is the same for all, and the last word about each.
     last = {mark.key: mark for mark in append.marks}
-    marks = [{**key_parameters(last[key]), **keys} for key in sorted(last)]
+    marks = [{**key_parameters(last[key]), **run} for key in sorted(last)]
     for parameters in (update, *operations, *notices, *asks, *marks, divergence or {}, take or {}):
         check_text(parameters, where)
     return Prepared(

@@ -717,14 +717,15 @@ where
     );
 
 -- name: wake_waiters
--- Who waits for a business key is sent a message in the commit in which it changes, if it will: see `mark_key`.
+-- Who waits for a business key is sent a message in the commit in which it changes, if it will: see `mark_key`. Whoever
+-- writes that knows what of the same run waits for it.
 insert into inbox (tenant, run_id, topic, sender_key, body, at)
 select held.tenant, run.id, :topic, held.key || ':' || held.changes, '{}', :now
 from business_key as held
 cross join json_each(held.waiters) as waiter
 cross join run on run.tenant = held.tenant and run.id = waiter.value and run.ended_at is null
 where
-    held.tenant = :tenant and held.key = :key
+    run.id <> :run and held.tenant = :tenant and held.key = :key
     and (
         (
             held.run_id = :of_run and held.operation = :operation
@@ -736,7 +737,8 @@ on conflict do nothing;
 
 -- name: mark_key
 -- What became of a business key is said by the operation that has it, or by one that turns out to have acted under a
--- free one. What was compensated stays so.
+-- free one. What was compensated stays so. Not everybody
+-- who says it knows the text.
 insert into business_key (
     tenant, key, shown, tool, digest, run_id, operation, status, outcome, error, created_at, updated_at
 )
@@ -744,7 +746,7 @@ values (
     :tenant, :key, :shown, :tool, :digest, :of_run, :operation, :status, :outcome, :error, :now, :now
 )
 on conflict (tenant, key) do update set
-    shown = excluded.shown,
+    shown = case when excluded.shown = '' then business_key.shown else excluded.shown end,
     tool = excluded.tool,
     digest = excluded.digest,
     run_id = excluded.run_id,

@@ -283,8 +283,6 @@ CREATE INDEX approval_of_run on approval (tenant, run_id);
 
 CREATE INDEX approval_open on approval (tenant, asked_at) where status = 'asked';
 
-CREATE INDEX business_key_age on business_key (updated_at);
-
 CREATE INDEX business_key_awaited on business_key (tenant, key) where waiters <> '[]';
 
 CREATE INDEX business_key_of_run on business_key (tenant, run_id);

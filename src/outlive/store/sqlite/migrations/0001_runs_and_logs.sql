@@ -256,7 +256,6 @@ create table business_key (
 ) strict;
 create index business_key_of_run on business_key (tenant, run_id);
 create index business_key_awaited on business_key (tenant, key) where waiters <> '[]';
-create index business_key_age on business_key (updated_at);
 
 -- What one person did about an approval: each does one thing.
 create table vote (
