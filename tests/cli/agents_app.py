@@ -151,3 +151,17 @@ async def sells(run: Run[None], item: str) -> str:
         return "kept"
     offer = await run.receive("offers", Order)
     return f"{offer.count} {offer.item} for {await run.ask('What price?', str, role='clerk')}"
+
+
+def pay_key(invoice: str) -> str:
+    return f"pay/{invoice}"
+
+
+@app.tool(key=pay_key)
+async def pay_once(op: Operation[None], invoice: str) -> str:
+    return f"paid {invoice}"
+
+
+@app.agent()
+async def pays_once(run: Run[None], invoice: str) -> str:
+    return await run.call(pay_once, invoice)

@@ -15,7 +15,7 @@ RUN = (
 ).split()
 OPERATION = (
     "id tool effect status how key attempts arguments outcome error notes duplicates first_sent_at updated_at "
-    "not_before compensates compensated_by"
+    "not_before compensates compensated_by shared_run shared_operation"
 ).split()
 
 
@@ -81,7 +81,7 @@ def test_show_json_keeps_its_fields(cli: Cli) -> None:
     shown = json.loads(cli("show", "doubt", "--json").stdout)
     assert list(shown) == [
         "run", "owner", "waiting_for", "operations", "divergences", "adoptable", "rollbacks",
-        "unread", "questions", "result", "error",
+        "awaited_keys", "unread", "questions", "result", "error",
     ]  # fmt: skip
     assert list(shown["run"]) == RUN
     assert list(shown["operations"][0]) == OPERATION

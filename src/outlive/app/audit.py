@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from outlive.app.projection import Projection
+from outlive.app.projection import Projection, unlike
 from outlive.log.entry import Entry, verify
 from outlive.model.errors import ChainBroken, UndecodableEntry, UnknownRun
 from outlive.model.ids import RunId, Tenant
@@ -95,6 +95,8 @@ async def _compared(store: Surveyed, log: Projection, progress: Progress) -> Asy
                 yield misfit
             async for misfit in _undone(store, log, records):
                 yield misfit
+            async for misfit in _keyed(store, log, records):
+                yield misfit
             for id, why in log.consented.of_approvals(asked, row.principal):
                 yield Misfit(run=log.run, what=f"approval {id}", why=why)
             return
@@ -131,6 +133,23 @@ async def _undone(store: Store, log: Projection, records: list[Recorded]) -> Asy
             if target is not None and target.status != "compensated":
                 why = f"compensates: {target.id} of run {target.run} is {target.status}, not compensated"
                 yield Misfit(run=log.run, what=f"operation {row.id}", why=why)
+
+
+async def _keyed(store: Store, log: Projection, records: list[Recorded]) -> AsyncIterator[Misfit]:
+    """A business key says what became of the operation that has it, and no two have acted under one. A key may be gone:
+    it is kept for a time of its own, and no bundle has it.
+    """
+    for one in records:
+        row = one.row
+        if row is None or not row.business_key:
+            continue
+        key = await store.business_key(log.tenant, row.business_key)
+        if key is None or not unlike(row, key.mark):
+            continue
+        # Another run may have changed both meanwhile: what is there now is compared once more.
+        row, key = await store.operation(log.tenant, row.id) or row, await store.business_key(log.tenant, key.mark.key)
+        if key is not None and (why := unlike(row, key.mark)):
+            yield Misfit(run=log.run, what=f"operation {row.id}", why=f"business_key {key.mark.shown}: {why}")
 
 
 async def _read_on(store: Store, log: Projection, progress: Progress) -> None:

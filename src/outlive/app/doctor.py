@@ -13,6 +13,7 @@ from typing import Literal
 
 from outlive.app.compose import secrets_of
 from outlive.app.explain import Explanation, Fault, Kind, builds_of, explain, stall_of
+from outlive.app.keys import circles
 from outlive.app.operate import ALIVE_MS
 from outlive.app.settings import Settings
 from outlive.duty.telling import TellingDuty, unsigned
@@ -38,7 +39,7 @@ Trouble = (
     Fault
     | Literal[
         "silent worker", "stalled worker", "overdue duty", "clock skew", "unsafe durability", "unnamed blob",
-        "missing blob", "nobody to notify", "failing route",
+        "missing blob", "nobody to notify", "failing route", "deadlock",
     ]
 )  # fmt: skip
 
@@ -63,6 +64,7 @@ class Tally:
     runs: int = 0
     explained: Counter[Kind] = field(default_factory=Counter)
     told: bool = False
+    tenants: set[Tenant] = field(default_factory=set)
 
 
 async def examine(store: Kept, tally: Tally, *, accept_unsafe: bool = False) -> AsyncIterator[Finding]:
@@ -80,15 +82,23 @@ async def examine(store: Kept, tally: Tally, *, accept_unsafe: bool = False) -> 
     for duty in await store.duties():
         if late := _late(duty, now, any(not _silent(worker, now) for worker in workers)):
             yield Finding(trouble="overdue duty", subject=duty.name, why=late)
-    async for finding in _runs(store, tally):
-        yield finding
-    async for finding in _telling(store, tally, now):
-        yield finding
+    for part in (_runs(store, tally), _waiting(store, tally), _telling(store, tally, now)):
+        async for finding in part:
+            yield finding
     async for stray in _pages(store.unnamed_blobs):
         yield Finding(trouble="unnamed blob", subject=stray.address, tenant=stray.tenant, why="no entry names it")
     async for stray in _pages(store.missing_blobs):
         why = f"entry {stray.seq} names the blob {stray.address}, which is not there"
         yield Finding(trouble="missing blob", subject=stray.run, tenant=stray.tenant, why=why)
+
+
+async def _waiting(store: Kept, tally: Tally) -> AsyncIterator[Finding]:
+    """Runs that wait for each other."""
+    for tenant in sorted(tally.tenants):
+        async for circle in circles(store, tenant):
+            why = f"they wait for each other's business keys: {' → '.join((*circle, circle[0]))}"
+            why += f"; unless another branch of one goes on, end one: outlive cancel {circle[0]}"
+            yield Finding(trouble="deadlock", subject=circle[0], tenant=tenant, why=why)
 
 
 def _workers_own(worker: WorkerRow, now: int) -> Iterator[Finding]:
@@ -152,6 +162,7 @@ async def _runs(store: Kept, tally: Tally) -> AsyncIterator[Finding]:
         for seen in page:
             found = explain(seen, serving, now, stalled)
             tally.runs += 1
+            tally.tenants.add(seen.row.tenant)
             tally.explained[found.kind] += 1
             if found.fault is not None:
                 yield _broken(seen, found, found.fault)

@@ -21,6 +21,7 @@ from outlive.app.client import last_entry
 from outlive.app.compose import open_store
 from outlive.app.explain import stall_of
 from outlive.app.given import check_filter
+from outlive.app.keys import Link, chains
 from outlive.app.locate import locate
 from outlive.app.outlive import Outlive
 from outlive.app.registry import Registry
@@ -227,6 +228,8 @@ class Report:
     adoptable: list[Choice] = field(default_factory=list)
     rollbacks: list[RunRow] = field(default_factory=list)
     in_doubt_elsewhere: list[OperationRow] = field(default_factory=list)
+    awaited: list[list[Link]] = field(default_factory=list)
+    """For each business key that the run waits for, whose it is, to the root."""
 
     @property
     def stall(self) -> str:
@@ -259,6 +262,7 @@ async def report(store: Store, tenant: str, run: str) -> Report:
     if row.ended:
         ended, result = await last_entry(store, row)
         error = f"{ended.error.type}: {ended.error.message}" if ended.error else ended.reason
+    awaited = await chains(store, row)
     return Report(
         row=row, now=await store.now(), operations=await _explained(store, row),
         divergences=await store.divergences(row.tenant, row.id),
@@ -267,17 +271,21 @@ async def report(store: Store, tenant: str, run: str) -> Report:
         unread=len(await store.unread(row.tenant, row.id)),
         questions=await mail.readable_questions(store, row), result=result, error=error,
         adoptable=await _adoptable(store, row), rollbacks=await store.rollbacks(row.tenant, row.id),
-        in_doubt_elsewhere=await _elsewhere(store, row),
+        in_doubt_elsewhere=await _elsewhere(store, row, awaited), awaited=awaited,
     )  # fmt: skip
 
 
-async def _elsewhere(store: Store, row: RunRow) -> list[OperationRow]:
-    """What keeps a rollback from going on: operations in doubt of the run that it undoes, and of other rollbacks."""
+async def _elsewhere(store: Store, row: RunRow, awaited: list[list[Link]]) -> list[OperationRow]:
+    """Operations in doubt of other runs that keep it from going on: those that have a business key for which it waits.
+    A rollback waits for those of the run that it undoes, and of other rollbacks.
+    """
+    ends = [chain[-1].key.mark.operation for chain in awaited]
+    keyed = [one for id in ends if (one := await store.operation(row.tenant, id)) and one.status in IN_DOUBT]
     if row.rolls_back is None or row.status != "blocked":
-        return []
+        return keyed
     others = [one.id for one in await store.rollbacks(row.tenant, row.rolls_back) if one.id != row.id]
     found = [one for run in (row.rolls_back, *others) for one in await store.operations(row.tenant, run)]
-    return [one for one in found if one.status in IN_DOUBT]
+    return [*keyed, *(one for one in found if one.status in IN_DOUBT)]
 
 
 async def _adoptable(store: Store, row: RunRow) -> list[Choice]:

@@ -15,6 +15,7 @@ from outlive.engine.journal import brief, record_of
 from outlive.log import kinds
 from outlive.log.entry import Entry
 from outlive.log.fold import Fold, step
+from outlive.model.business import KeyMark, key_status
 from outlive.model.ids import RunId, Tenant
 from outlive.model.operation import UNDER_WAY, OperationRow
 from outlive.model.run import Head, RunRow, Status
@@ -240,3 +241,20 @@ def _allowed(meant: Expected, name: str, row: OperationRow) -> bool:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:80] + "…"
+
+
+def unlike(row: OperationRow, mark: KeyMark) -> str:
+    """What of a business key does not fit an operation record that names it; empty if it fits."""
+    if row.how == "shared":
+        theirs = (row.shared_run, row.shared_operation)
+        same = row.status == "failed" or theirs == (mark.run, mark.operation)
+        return "" if same else f"it is operation {mark.operation}'s of run {mark.run}, not {theirs[1]}'s of {theirs[0]}"
+    if mark.operation != row.id:
+        acted = row.status in ("succeeded", "raised", "compensated")
+        return f"operation {mark.operation} of run {mark.run} has it, and this one is {row.status}" if acted else ""
+    may = {key_status(row.status, over=over, stands=stands) for over in (True, False) for stands in (True, False)}
+    if mark.status not in may:
+        return f"it is {mark.status}, the operation {row.status}"
+    if mark.status == "succeeded" and brief(mark.outcome) != row.outcome:
+        return f"its outcome is {_short(mark.outcome)}, that of the operation {_short(row.outcome)}"
+    return ""

@@ -178,5 +178,6 @@ def operation_json(row: OperationRow) -> dict[str, object]:
         "error": row.error, "notes": row.notes, "duplicates": row.duplicates,
         "first_sent_at": iso(row.first_sent_at) if row.attempt else None, "updated_at": iso(row.updated_at),
         "not_before": iso(row.not_before), "compensates": row.compensates or None,
-        "compensated_by": row.compensated_by or None,
+        "compensated_by": row.compensated_by or None, "shared_run": row.shared_run or None,
+        "shared_operation": row.shared_operation or None,
     }  # fmt: skip

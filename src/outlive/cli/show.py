@@ -24,6 +24,7 @@ from outlive.cli.screen import (
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from outlive.app.keys import Link
     from outlive.app.operate import Report
     from outlive.app.settings import Settings
     from outlive.model.operation import OperationRow
@@ -75,10 +76,19 @@ def _json(found: Report) -> dict[str, object]:
         "divergences": [{"code": one.code, "report": one.report} for one in found.divergences],
         "adoptable": [{"how": one.how, "means": one.means} for one in found.adoptable],
         "rollbacks": [{"id": one.id, "status": one.status, "reason": one.reason} for one in found.rollbacks],
+        "awaited_keys": [[_link_json(link) for link in chain] for chain in found.awaited],
         "unread": found.unread,
         "questions": [question_json(one) for one in found.questions],
         "result": value_of(found.result),
         "error": found.error,
+    }  # fmt: skip
+
+
+def _link_json(link: Link) -> dict[str, object]:
+    mark, owner = link.key.mark, link.owner
+    return {
+        "key": mark.shown, "status": mark.status, "run": mark.run, "operation": mark.operation,
+        "run_status": owner.status if owner else None, "run_reason": owner.reason if owner else "",
     }  # fmt: skip
 
 
@@ -119,6 +129,9 @@ def _facts(found: Report) -> Iterator[tuple[str, str, str]]:
     yield "status", row.status, COLOURS.get(row.status, "")
     yield "owner", _owner(found), ""
     yield "waiting for", waiting_for(found), ""
+    for chain in found.awaited:
+        for link in chain:
+            yield "key", link.said(), ""
     yield "started", f"{local(row.created_at)}, {span(found.now - row.created_at)} ago", ""
     if row.ended_at is not None:
         yield "ended", f"{local(row.ended_at)}, after {span(row.ended_at - row.created_at)}", ""
@@ -193,6 +206,8 @@ def _details(row: OperationRow) -> Iterator[tuple[str, str]]:
         yield {"pending": "in doubt", "unknown": "in doubt", "later": "later"}.get(row.status, "error"), row.error
     if row.notes:
         yield "notes", ", ".join(f"{name}={value}" for name, value in row.notes.items())
+    if row.shared_operation:
+        yield "done by", f"operation {row.shared_operation} of run {row.shared_run}, under its business key"
     if row.compensates:
         yield "undoes", row.compensates
     if row.compensated_by:
