@@ -19,14 +19,15 @@ from outlive.model.ids import Owner
 from outlive.model.run import RunRow
 from outlive.store.port import Store
 from outlive.testing.clock import ManualClock
-from tests.sweep import cancelled, corpus
+from tests.sweep import cancelled, corpus, keys
 from tests.sweep import later as later_scenes
 from tests.sweep.cancelled import CANCELLED
 from tests.sweep.corpus import CORPUS, SOON, Bank, double, triple
 
 app: Outlive[Bank] = Outlive()
-app.registry.agents |= corpus.app.registry.agents | cancelled.app.registry.agents
-app.registry.tools |= corpus.app.registry.tools | cancelled.app.registry.tools
+for scenes in (corpus.app, cancelled.app, keys.app):
+    app.registry.agents |= scenes.registry.agents
+    app.registry.tools |= scenes.registry.tools
 
 # Whether there is something that somebody has just done about the run.
 Person = Callable[[Store, ManualClock, RunRow], Awaitable[bool]]
@@ -105,5 +106,5 @@ async def tells(store: Store, clock: ManualClock, row: RunRow) -> bool:
 
 RECORDED: list[tuple[Agent[str, object], Person | None]] = [
     *((agent, None) for agent in (*CORPUS, *CANCELLED)), (approved, decides), (adopted, adopts),
-    (later_scenes.orders, tells),
+    (later_scenes.orders, tells), (keys.beside, tells),
 ]  # fmt: skip

@@ -25,7 +25,7 @@ def test_there_is_something_recorded() -> None:
 
 def test_what_people_do_to_runs_is_among_it() -> None:
     kinds = {json.loads(line).get("kind") for path in RECORDED for line in path.read_text().splitlines()}
-    assert kinds >= {"cancelling", "adopted", "proposed", "decided", "later", "completion"}
+    assert kinds >= {"cancelling", "adopted", "proposed", "decided", "later", "completion", "shared"}
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")

@@ -41,7 +41,7 @@ async def store_once(op: Operation[Bank], what: str, cents: int) -> str:
 
 
 @app.tool(reconcile=find, settle_after=SETTLE, timeout=TIMEOUT, retry=SOON, key=what_key)
-async def order_once(op: Operation[Bank], what: str, cents: int) -> str:
+async def order_keyed(op: Operation[Bank], what: str, cents: int) -> str:
     op.deps.book(op.key, what)
     return op.pending(until=timedelta(hours=1))
 
@@ -64,13 +64,13 @@ async def stores(run: Run[Bank], what: str) -> list[str]:
 @app.agent()
 async def beside(run: Run[Bank], what: str) -> list[str]:
     """Two branches of one run that do the same, and then something else under its key."""
-    told = [*await run.gather(run.call(order_once, what, 1), run.call(order_once, what, 1))]
+    told = [*await run.gather(run.call(order_keyed, what, 1), run.call(order_keyed, what, 1))]
     try:
-        await run.call(order_once, what, 2)
+        await run.call(order_keyed, what, 2)
     except KeyConflict as conflict:
         told.append(conflict.key)
     return told
 
 
-TOLD = (Mail("inv#3", completes="order_once", key="evt-1", at=timedelta(minutes=3)),)
+TOLD = (Mail("inv#3", completes="order_keyed", key="evt-1", at=timedelta(minutes=3)),)
 TWICE: tuple[Agent[str, list[str]], ...] = (charges, wires, stores)
