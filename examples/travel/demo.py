@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import os
 import shlex
+import signal
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 from rich.console import Console
 from rich.table import Table
 
@@ -188,6 +190,8 @@ def board(demo: Demo, finding: Finding) -> Table:
 async def play(told: Options) -> int:
     console = Console()
     directory = Path(tempfile.mkdtemp(prefix="outlive-travel-"))
+    if (main := asyncio.current_task()) is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, main.cancel)
     demo = Demo(told, directory, console)
     finding = await demo.run()
     console.print(board(demo, finding))
@@ -206,9 +210,9 @@ async def play(told: Options) -> int:
 def main() -> int:
     try:
         return asyncio.run(play(options(sys.argv[1:])))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
-    except (OutliveError, OSError, RuntimeError) as error:
+    except (OutliveError, httpx.HTTPError, OSError, RuntimeError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 2
 
