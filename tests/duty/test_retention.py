@@ -327,6 +327,7 @@ def test_a_tally_says_what_was_kept() -> None:
         ("succeeded=7d", "succeeded=7d"),
         (" succeeded = 36h , failed=90m", "succeeded=36h,failed=90m"),
         ("expired=90s,cancelled=1.5d", "expired=90s,cancelled=36h"),
+        ("keys=400d,succeeded=7d", "succeeded=7d,keys=400d"),
     ],
 )
 def test_the_setting_is_read_and_shown(text: str, shown: str) -> None:
@@ -341,6 +342,8 @@ def test_the_setting_is_read_and_shown(text: str, shown: str) -> None:
         ("", "'': say"),
         ("succeeded=7", "a duration is a number with a unit"),
         ("succeeded=59s", "a run is kept for 1m at least"),
+        ("keys=59s", "a key is kept for 1m at least"),
+        ("keys=7d,keys=8d", "'keys=8d': say"),
     ],
 )
 def test_a_setting_that_means_nothing_is_refused(text: str, says: str) -> None:

@@ -73,17 +73,23 @@ def _ages(text: str) -> Ages:
     if text.strip() == "off":
         return Ages(())
     found: dict[Status, timedelta] = {}
+    keys: timedelta | None = None
     for part in text.split(","):
-        name, _, age = part.partition("=")
+        name, _, given = part.partition("=")
         status = next((one for one in ENDED if one == name.strip()), None)
-        if status is None or status in found:
+        again = keys is not None if name.strip() == "keys" else status is None or status in found
+        if again:
             raise ValueError(
-                f"{part.strip()!r}: say succeeded=30d,failed=90d (or cancelled, expired), each once; or off"
+                f"{part.strip()!r}: say succeeded=30d,failed=90d (or cancelled, expired, keys), each once; or off"
             )
-        found[status] = duration(age)
-        if found[status] < timedelta(minutes=1):
-            raise ValueError(f"{part.strip()!r}: a run is kept for 1m at least")
-    return Ages(tuple(found.items()))
+        age = duration(given)
+        if age < timedelta(minutes=1):
+            raise ValueError(f"{part.strip()!r}: a {'run' if status else 'key'} is kept for 1m at least")
+        if status is None:
+            keys = age
+        else:
+            found[status] = age
+    return Ages(tuple(found.items()), keys)
 
 
 def _lease(text: str) -> timedelta:

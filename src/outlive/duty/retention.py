@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 # What one commit takes away: that many runs, that many entries, that many blobs at most.
 RUNS, ENTRIES, BLOBS = 20, 1000, 20
+KEYS = 500
 _PAGE = 500
 _UNITS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 
@@ -31,13 +32,16 @@ class Ages:
     """How long after its end a run is kept, by its status; one whose status is not named is kept for ever."""
 
     by_status: tuple[tuple[Status, timedelta], ...]
+    keys: timedelta | None = None
+    """How long after its last change a business key is kept; None: for ever."""
 
     def milliseconds(self) -> dict[Status, int]:
         """The same for a store."""
         return {status: age // timedelta(milliseconds=1) for status, age in self.by_status}
 
     def __str__(self) -> str:
-        return ",".join(f"{status}={shown(age)}" for status, age in self.by_status) or "off"
+        named = [*self.by_status, *([("keys", self.keys)] if self.keys is not None else [])]
+        return ",".join(f"{name}={shown(age)}" for name, age in named) or "off"
 
 
 DEFAULT_AGES = Ages(
@@ -57,11 +61,13 @@ class Tally:
     runs: int = 0
     entries: int = 0
     blobs: int = 0
+    keys: int = 0
     kept: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
         kept = "".join(f"; {count} kept for {why}" for why, count in sorted(self.kept.items()))
-        return f"forgot {self.runs} runs, {self.entries} entries, {self.blobs} blobs{kept}"
+        keys = f", {self.keys} business keys" if self.keys else ""
+        return f"forgot {self.runs} runs, {self.entries} entries, {self.blobs} blobs{keys}{kept}"
 
 
 class Retention:
@@ -79,7 +85,21 @@ class Retention:
         for status, age in self._ages.by_status:
             if not await self._forget(status, int(age.total_seconds() * 1000), tally, shift):
                 return Done(f"{tally}; not done yet", 0.0)
-        return Done(str(tally), idle=not tally.entries)
+        if self._ages.keys is not None and not await self._forget_keys(self._ages.keys, tally, shift):
+            return Done(f"{tally}; not done yet", 0.0)
+        return Done(str(tally), idle=not tally.entries and not tally.keys)
+
+    async def _forget_keys(self, age: timedelta, tally: Tally, shift: Shift) -> bool:
+        older_ms = age // timedelta(milliseconds=1)
+        while True:
+            begun = shift.clock()
+            gone = await self._store.forget_keys(older_ms=older_ms, most=KEYS)
+            tally.keys += gone
+            if gone < KEYS:
+                return True
+            await shift.rest(begun)
+            if not await shift.goes_on():
+                return False
 
     async def _forget(self, status: Status, older_ms: int, tally: Tally, shift: Shift) -> bool:
         after, ages = Aged(), self._ages.milliseconds()

@@ -121,6 +121,13 @@ class Forgetting(Protocol):
         """
         ...
 
+    async def forget_keys(self, *, older_ms: int, most: int, now: int | None = None) -> int:
+        """Take away, in one commit, up to so many business keys that have not changed for so long; how many that were.
+
+        One whose operation may still get an outcome stays, whatever its age.
+        """
+        ...
+
     async def drop_blobs(self, blobs: Sequence[tuple[Tenant, str]]) -> int:
         """Take away, in one commit, those of these blobs that no entry names; how many that were.
 

@@ -9,6 +9,7 @@ from outlive.model.business import KEY, KeyFilter, KeyMark, KeyRow, KeyStatus
 from outlive.model.errors import ApprovalRefused, KeyTaken, LeaseLost, NotSerialisable
 from outlive.model.ids import DEFAULT_TENANT, ApprovalId, OperationId, RunId, Tenant
 from outlive.model.operation import OperationStatus
+from outlive.store.keeping import Kept
 from outlive.store.port import Append, Change, Store
 from outlive.testing.store_cases_approvals import ADA, asked, seen, use, vote
 from outlive.testing.store_scene import ANNA, Hold, Raises, Scene, event, held, new_run, operation, together, wish
@@ -266,6 +267,23 @@ async def keys_are_listed_in_pages(scene: Scene) -> None:
     assert await listed(KeyFilter(awaited=True)) == ["k1"]
 
 
+async def old_keys_are_forgotten_but_for_what_is_open(scene: Scene) -> None:
+    a, _ = await two(scene)
+    assert isinstance(scene.store, Kept)
+    words: list[KeyStatus] = ["succeeded", "free", "unknown", "open", "compensated"]
+    for number, status in enumerate(words, start=1):
+        await take(scene, a, number, status)
+        await say(scene, a, status, number=number, key=status)
+    assert await scene.store.forget_keys(older_ms=1000, most=10, now=scene.now) == 0
+    scene.advance(seconds=2)
+    await take(scene, a, 9, "new")
+    await say(scene, a, "succeeded", number=9, key="new")
+    assert await scene.store.forget_keys(older_ms=1000, most=2, now=scene.now) == 2
+    assert await scene.store.forget_keys(older_ms=1000, most=2, now=scene.now) == 1
+    left = await scene.store.business_keys(DEFAULT_TENANT, KeyFilter())
+    assert [row.mark.key for row in left] == ["new", "open", "unknown"]
+
+
 async def a_transaction_takes_a_key_before_it_writes(scene: Scene) -> None:
     a, b = await two(scene)
     async with scene.store.transaction() as transaction:
@@ -342,6 +360,7 @@ CASES: tuple[Callable[[Scene], Awaitable[None]], ...] = (
     a_waiter_that_has_ended_or_never_was_holds_nothing_up,
     a_compensated_operation_has_a_compensated_key,
     keys_are_listed_in_pages,
+    old_keys_are_forgotten_but_for_what_is_open,
     a_transaction_takes_a_key_before_it_writes,
     of_many_that_want_a_key_at_once_one_has_it,
     nobody_who_began_to_wait_is_forgotten,

@@ -94,6 +94,10 @@ class PostgresKeeping(Base):
 
         return await self._in_transaction(take_away)
 
+    async def forget_keys(self, *, older_ms: int, most: int, now: int | None = None) -> int:
+        parameters: columns.Parameters = {"older_ms": older_ms, "most": most, "now": self._at(now)}
+        return len(await self._write(self._keeping("forget_keys"), parameters))
+
     async def drop_blobs(self, blobs: Sequence[tuple[Tenant, str]]) -> int:
         given: columns.Parameters = {
             "blobs": columns.to_json([{"tenant": tenant, "address": address} for tenant, address in blobs])

@@ -244,3 +244,17 @@ where
         select 1 from {schema}.entry where entry.tenant = blob.tenant and entry.blob = blob.address
     )
 returning blob.tenant;
+
+-- name: forget_keys
+-- Those that have not changed for so long, the longest ago first; one whose operation may still get an outcome stays.
+-- Differs: one that somebody is just taking is left.
+delete from {schema}.business_key
+using (
+    select tenant, key from {schema}.business_key
+    where status not in ('open', 'unknown') and updated_at <= {moment} - %(older_ms)s::bigint
+    order by updated_at
+    limit %(most)s
+    for update skip locked
+) as old
+where business_key.tenant = old.tenant and business_key.key = old.key
+returning {durably};

@@ -80,6 +80,13 @@ class SQLiteKeeping(Base):
 
         return await self._write(take_away)
 
+    async def forget_keys(self, *, older_ms: int, most: int, now: int | None = None) -> int:
+        def forget(database: sqlite3.Connection, clock: int) -> int:
+            parameters = {"older_ms": older_ms, "most": most, "now": self._at(now, clock)}
+            return database.execute(_STATEMENTS["forget_keys"], parameters).rowcount
+
+        return await self._write(forget)
+
     async def drop_blobs(self, blobs: Sequence[tuple[Tenant, str]]) -> int:
         def drop(database: sqlite3.Connection, _: int) -> int:
             gone = 0

@@ -186,3 +186,13 @@ delete from blob
 where
     tenant = :tenant and address = :address
     and not exists (select 1 from entry where entry.tenant = blob.tenant and entry.blob = blob.address);
+
+-- name: forget_keys
+-- Those that have not changed for so long, the longest ago first; one whose operation may still get an outcome stays.
+delete from business_key
+where (tenant, key) in (
+    select tenant, key from business_key
+    where status not in ('open', 'unknown') and updated_at <= :now - :older_ms
+    order by updated_at
+    limit :most
+);

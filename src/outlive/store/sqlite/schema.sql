@@ -287,6 +287,8 @@ CREATE INDEX business_key_awaited on business_key (tenant, key) where waiters <>
 
 CREATE INDEX business_key_of_run on business_key (tenant, run_id);
 
+CREATE INDEX business_key_settled on business_key (updated_at) where status not in ('open', 'unknown');
+
 CREATE INDEX delivery_of_run on delivery (tenant, run_id, route, notification)
 where delivered_at is null and given_up_at is null;
 

@@ -257,6 +257,7 @@ create table {schema}.business_key (
 );
 create index business_key_of_run on {schema}.business_key (tenant, run_id);
 create index business_key_awaited on {schema}.business_key (tenant, key) where waiters <> '[]';
+create index business_key_settled on {schema}.business_key (updated_at) where status not in ('open', 'unknown');
 
 -- What one person did about an approval: each does one thing.
 create table {schema}.vote (

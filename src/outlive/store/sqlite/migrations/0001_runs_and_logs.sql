@@ -256,6 +256,7 @@ create table business_key (
 ) strict;
 create index business_key_of_run on business_key (tenant, run_id);
 create index business_key_awaited on business_key (tenant, key) where waiters <> '[]';
+create index business_key_settled on business_key (updated_at) where status not in ('open', 'unknown');
 
 -- What one person did about an approval: each does one thing.
 create table vote (
