@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -26,6 +27,7 @@ from outlive.store.sqlite import SQLiteStore
 from outlive.store.sqlite import hints as file_hints
 from outlive.store.sqlite.hints import HintFile
 from outlive.testing.clock import ManualClock
+from outlive.testing.store_cases_keys import mark
 from outlive.testing.store_scene import Scene, event, new_run
 from tests.store.pooler import binary, pooled
 from tests.store.postgres_scene import raw, scene_on
@@ -123,6 +125,14 @@ async def test_what_is_worth_a_hint(status: Status | None, later: int | None, wo
 
 
 # ---- SQLite
+
+
+async def test_what_became_of_a_business_key_is_worth_one(tmp_path: Path) -> None:
+    """Whoever waits for it may go on in another process."""
+    async with scene_in(tmp_path) as scene:
+        hold = await scene.hold()
+        append = Append(hold.authority, hold.head, (event(),), marks=(mark(hold, status="free"),))
+        assert worth_a_hint(append) and not worth_a_hint(replace(append, marks=()))
 
 
 async def test_a_hint_is_heard_where_the_kernel_does_not_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

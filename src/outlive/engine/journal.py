@@ -223,7 +223,7 @@ class Journal:
 
         False when the commit was lost and has left nothing behind. Raises StoreError when nothing was written.
         """
-        buffered = list(self._buffer)
+        buffered, before = list(self._buffer), _copy(self.fold.keys.get(item.key))
         append = self._prepare((item,), also)
         committed = False
         try:
@@ -238,16 +238,8 @@ class Journal:
         finally:
             if not committed:
                 self._buffer[:0] = buffered
-                self._forget(item.key)
+                unfold(self.fold, item.key, before)
         return committed
-
-    def _forget(self, key: str) -> None:
-        """The outcome of a call that was folded in with a commit that did not happen."""
-        call = self.fold.keys.get(key)
-        if call is not None and call.sent is not None:
-            self.fold.operations.pop(call.sent.id, None)
-        if call is not None:
-            call.done, call.sent, call.error, call.payload = False, None, None, None
 
     def exclusive(self) -> asyncio.Lock:
         """Held while a transaction of the user's is open: nothing else of this run is appended meanwhile."""
