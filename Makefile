@@ -1,6 +1,6 @@
 # Everything runs in .venv, which the first target that needs it makes. Only Python 3.11 or newer and make are needed.
 .DEFAULT_GOAL := help
-.PHONY: help venv check format test test-all test-long demo travel mutants bench clean
+.PHONY: help venv check format test test-all test-long demo travel mutants bench conformance conformance-self clean
 
 PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(shell \
 	$(p) -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $(p))))
@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
 venv: $(READY) ## make .venv and install the project with its development tools
 
@@ -59,8 +59,16 @@ mutants: $(READY) ## turn off one protection at a time; each must turn a test re
 bench: $(READY) ## measure what the engine costs beside its floor, into docs/performance.md (10 minutes)
 	@$(BIN)/python -m bench $(or $(ARGS),--write)
 
+conformance-self: $(READY) ## kill processes under this project's own engine, in every scenario of the kit, on both stores
+	@$(BIN)/python -m conformance run --strict --row outlive --jobs 6 --turns 500 $(ARGS)
+
+conformance: $(READY) ## the same for every engine with an adapter, recorded, into docs/comparison.md (an hour or more)
+	@$(BIN)/python -m conformance env $(notdir $(patsubst %/requirements.txt,%,$(wildcard conformance/adapters/*/requirements.txt)))
+	@$(BIN)/python -m conformance run --keep $(ARGS)
+	@$(BIN)/python -m conformance report
+
 clean: ## remove .venv and everything that tools left behind
-	@rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv conformance/.envs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # $(call passed,LEASE) is --lease 'VALUE' when LEASE is set, nothing otherwise.

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-MADE_BY_TOOLS = {".git", ".venv", "__pycache__", "build", "dist", "node_modules"}
+MADE_BY_TOOLS = {".git", ".venv", ".envs", "__pycache__", "build", "dist", "node_modules"}
 
 
 def written(root: Path, *suffixes: str, under: tuple[str, ...] = (".",)) -> Iterator[Path]:

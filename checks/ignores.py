@@ -17,7 +17,7 @@ REASONED = re.compile(r"\s*(?:\[[\w, -]+\]|:\s*[A-Z]+\d+(?:,\s*[A-Z]+\d+)*)\s*(?
 def problems(root: Path) -> list[str]:
     """Comments that silence a checker without code and reason, or anywhere in the core."""
     found = []
-    for path in written(root, ".py", under=("src", "tests", "examples", "checks", "bench")):
+    for path in written(root, ".py", under=("src", "tests", "examples", "checks", "bench", "conformance")):
         core = any(path.is_relative_to(root / "src" / "outlive" / room) for room in CORE)
         for line, comment in _comments(path):
             silence = SILENCES.search(comment)

@@ -13,7 +13,7 @@ FUNCTION_LINES = 100
 FUNCTION_LINES_P95 = 50
 FILE_LINES = 500
 PUBLIC_NAMES = 12
-TREES = ("src", "tests", "examples", "checks", "bench")
+TREES = ("src", "tests", "examples", "checks", "bench", "conformance")
 
 
 def problems(root: Path) -> list[str]:

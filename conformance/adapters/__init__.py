@@ -1,0 +1,1 @@
+"""Engines, each used as its own documentation says to."""

@@ -1,0 +1,121 @@
+"""Plays scenarios with rows, several at a time, and keeps what came out as JSON."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from conformance.adapter import NotOffered, Row
+from conformance.judge import Verdict
+from conformance.scenarios import SCENARIOS, Scenario, Stage
+from conformance.scene import TooLate
+from conformance.waiting import now
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one row did in one scenario."""
+
+    row: str
+    scenario: str
+    word: str
+    why: str
+    notes: list[str]
+    happened: list[str]
+    effects: list[dict[str, object]]
+    requests: list[str]
+    history: dict[str, list[str]]
+    logs: list[str]
+    seconds: float
+    version: str
+
+
+def play(row: Row, scenario: Scenario, turns: int = 2000) -> Result:
+    """Put the row to the scenario. A defect of adapter or kit is *no verdict*."""
+    began, stage = now(), Stage(row, turns)
+    version = ""
+    try:
+        if why := scenario.not_offered(row):
+            verdict = Verdict("not offered", why)
+        else:
+            verdict = scenario.play(stage)
+            assert stage.scene is not None
+            version = str(stage.scene.ask("about").get("version", ""))
+    except NotOffered as error:
+        verdict = Verdict("not offered", str(error))
+    except TooLate as error:
+        verdict = Verdict("no verdict", f"the scenario did not come about: {error}")
+    except Exception as error:  # noqa: BLE001 - one scenario's defect must not hide the others' results
+        verdict = Verdict("no verdict", "".join(traceback.format_exception(error)[-3:]))
+    scene = stage.scene
+    try:
+        return Result(
+            row=row.name,
+            scenario=scenario.name,
+            word=verdict.word,
+            why=verdict.why,
+            notes=verdict.notes,
+            happened=list(scene.happened) if scene else [],
+            effects=[asdict(one) for one in scene.service.effects[:40]] if scene else [],
+            requests=scene.service.requests[:60] if scene else [],
+            history={run: lines[:60] for run, lines in stage.history.items()},
+            logs=scene.logs() if scene and verdict.word != "safe" else [],
+            seconds=round(now() - began, 1),
+            version=version,
+        )
+    finally:
+        if scene is not None:
+            scene.close()
+
+
+def play_all(
+    pairs: Sequence[tuple[Row, Scenario]], jobs: int, told: Callable[[Result], None], turns: int = 2000
+) -> list[Result]:
+    """All pairs, `jobs` at a time; `told` hears of each as it comes out."""
+
+    def one(pair: tuple[Row, Scenario]) -> Result:
+        result = play(*pair, turns)
+        told(result)
+        return result
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(one, pairs))
+
+
+def chosen(names: Sequence[str], *, fast: bool = False) -> list[Scenario]:
+    """These scenarios, or all."""
+    if unknown := sorted(set(names) - set(SCENARIOS)):
+        raise LookupError(f"no such scenario: {', '.join(unknown)}")
+    return [one for name, one in SCENARIOS.items() if (name in names or not names) and (one.fast or not fast)]
+
+
+def _evidence(result: dict[str, Any]) -> dict[str, Any]:
+    """What is worth keeping: without the processes' logs, and of long runs the beginning."""
+    result = {name: value for name, value in result.items() if name != "logs"}
+    result["effects"], result["requests"] = result["effects"][:12], result["requests"][:24]
+    result["history"] = {run: lines[:24] for run, lines in list(result["history"].items())[:3]}
+    return result
+
+
+def keep(result: Result, row: Row, folder: Path = RESULTS) -> None:
+    """Into the file of the row, beside what is already known of it."""
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{row.name}.json"
+    known = json.loads(file.read_text("utf-8"))["results"] if file.exists() else {}
+    when = f"{datetime.now(UTC):%Y-%m-%d}"  # noqa: TID251 - the day of a record is the real one
+    earlier = known.get(result.scenario, {})
+    words = [*earlier.get("words", []), result.word] if earlier.get("word") else [result.word]
+    known[result.scenario] = _evidence(asdict(result)) | {"when": when, "words": words}
+    said = {
+        "row": row.name, "adapter": row.adapter, "engine": row.engine, "about": row.about, "store": row.store,
+        "mode": row.mode, "service": row.service, "same_as": row.same_as, "results": dict(sorted(known.items())),
+    }  # fmt: skip
+    file.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", "utf-8")
