@@ -28,6 +28,7 @@ def main(arguments: list[str]) -> int:
     run.add_argument("--jobs", type=int, default=3, help="how many at a time")
     run.add_argument("--turns", type=int, default=2000, help="how long the long run is")
     run.add_argument("--keep", action="store_true", help="record the results in conformance/results")
+    run.add_argument("--again", action="store_true", help="only what was bad, and was seen once")
     run.add_argument("--verbose", action="store_true", help="show what happened")
     run.add_argument("--strict", action="store_true", help="exit with 1 unless all is safe or visible-unknown")
     env = verbs.add_parser("env", help="make an adapter's environment from its requirements.txt")
@@ -61,6 +62,8 @@ def _run(asked: argparse.Namespace) -> int:
         return 2
     every_pair = [(row, scenario) for scenario in runner.chosen(asked.scenario) for row in rows]
     pairs = [(row, scenario) for row, scenario in every_pair if asked.scenario or not scenario.same_as(row)]
+    if asked.again:
+        pairs = [(row, scenario) for row, scenario in pairs if runner.bad_once(row, scenario)]
     lock = threading.Lock()
 
     def told(result: runner.Result) -> None:

@@ -84,7 +84,7 @@ def _rows(manifest: Path) -> Iterator[Row]:
                 worker=_filled(said["worker"], words),
                 server=_filled(said.get("server", []), words),
                 not_offered=said.get("not_offered", {}) | how.get("not_offered", {}),
-                limit=float(said.get("limit", 45)),
+                limit=float(said.get("limit", 60)),
                 same_as=named(how["same_as"]) if "same_as" in how else "",
             )
 
@@ -115,7 +115,7 @@ class Control:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def ask(self, do: str, said: Mapping[str, object], limit: float = 60.0) -> Mapping[str, object]:
+    def ask(self, do: str, said: Mapping[str, object], limit: float = 180.0) -> Mapping[str, object]:
         """The answer to a request. Raises Refused, NotOffered."""
         answered: queue.Queue[Mapping[str, object]] = queue.Queue(1)
         with self._lock:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.adapter import NotOffered, Row
-from conformance.judge import Verdict
+from conformance.judge import WORDS, Verdict
 from conformance.scenarios import SCENARIOS, Scenario, Stage
 from conformance.scene import TooLate
 from conformance.waiting import now
@@ -95,6 +95,13 @@ def chosen(names: Sequence[str], *, fast: bool = False) -> list[Scenario]:
     if unknown := sorted(set(names) - set(SCENARIOS)):
         raise LookupError(f"no such scenario: {', '.join(unknown)}")
     return [one for name, one in SCENARIOS.items() if (name in names or not names) and (one.fast or not fast)]
+
+
+def bad_once(row: Row, scenario: Scenario, folder: Path = RESULTS) -> bool:
+    """Whether a bad word was recorded that nobody has seen a second time."""
+    file = folder / f"{row.name}.json"
+    found = json.loads(file.read_text("utf-8"))["results"].get(scenario.name) if file.exists() else None
+    return found is not None and len(found["words"]) < 2 and found["word"] in (*WORDS[:4], "no verdict")
 
 
 def _evidence(result: dict[str, Any]) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class Scene:
         except (Refused, NotOffered):
             return []
 
-    def approval(self, run: str, limit: float = 20.0) -> str:
+    def approval(self, run: str, limit: float = 90.0) -> str:
         """The id of what waits for a person. Raises TooLate."""
         found: list[Mapping[str, object]] = []
 

@@ -81,7 +81,7 @@ class Service:
         with self._changed:
             self._rules.append(Rule(on, fate, act, times, seconds))
 
-    def wait_held(self, on: Path, act: str = "", limit: float = 30.0) -> Held:
+    def wait_held(self, on: Path, act: str = "", limit: float = 90.0) -> Held:
         """The first request that is held at this place. Raises TooLate."""
         with self._changed:
             waited(self._changed, lambda: bool(self._at(on, act)), f"a request is held: {on} {act}", limit)
@@ -97,7 +97,7 @@ class Service:
             self._changed.notify_all()
             return len(open_)
 
-    def wait_effects(self, count: int, act: str = "", limit: float = 30.0) -> None:
+    def wait_effects(self, count: int, act: str = "", limit: float = 90.0) -> None:
         """Return when at least so many effects were counted and answered. Raises TooLate."""
         with self._changed:
             waited(
@@ -107,7 +107,7 @@ class Service:
                 limit,
             )
 
-    def wait_requests(self, count: int, word: str, limit: float = 30.0) -> None:
+    def wait_requests(self, count: int, word: str, limit: float = 90.0) -> None:
         """Return when so many requests were noted that begin with this word. Raises TooLate."""
         with self._changed:
             waited(

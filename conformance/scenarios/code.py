@@ -20,48 +20,50 @@ def _deployed(stage: Stage, old: list[Call], new: list[Call]) -> Scene:
     pause(2.0)
     scene.kill()
     scene.deploy(new)
-    recovered(scene)
+    scene.worker("b", replaces="a", ready=True)
     return scene
 
 
-@scenario("a call that was made has another name now, and does the same")
+@scenario("a call that was made has another name now, and does the same", "code")
 def call_renamed(stage: Stage) -> Verdict:
     _deployed(stage, [charge(), _WAIT, ship()], [charge(name="charge_card"), _WAIT, ship()])
     return stage.judged(all_of(charge(), ship()))
 
 
-@scenario("a call that was made is not in the code any more")
+@scenario("a call that was made is not in the code any more", "code")
 def call_removed(stage: Stage) -> Verdict:
     _deployed(stage, [charge(), mail(), _WAIT, ship()], [charge(), _WAIT, ship()])
     return stage.judged(Wanted(acts(charge(), ship())))
 
 
-@scenario("a call is new, before one that was made")
+@scenario("a call is new, before one that was made", "code")
 def call_inserted(stage: Stage) -> Verdict:
     _deployed(stage, [charge(), _WAIT, ship()], [mail(), charge(), _WAIT, ship()])
     return stage.judged(all_of(mail(), charge(), ship()))
 
 
-@scenario("two calls that were made have changed places")
+@scenario("two calls that were made have changed places", "code")
 def calls_reordered(stage: Stage) -> Verdict:
     _deployed(stage, [charge(), mail(), _WAIT, ship()], [mail(), charge(), _WAIT, ship()])
     return stage.judged(all_of(mail(), charge(), ship()))
 
 
-@scenario("a call that was made has other arguments now: 200 cents instead of 100", fast=True)
+@scenario("a call that was made has other arguments now: 200 cents instead of 100", "code", fast=True)
 def argument_changed(stage: Stage) -> Verdict:
     _deployed(stage, [charge(), _WAIT, ship()], [charge(args={"cents": 200}), _WAIT, ship()])
     return stage.judged(all_of(charge(args={"cents": 200}), ship()))
 
 
-@scenario("a call that waits for an approval has another name now; then it is approved", "approval")
+@scenario("a call that waits for an approval has another name now; then it is approved", "code", "approval")
 def renamed_while_approval_is_pending(stage: Stage) -> Verdict:
     scene = stage.open([charge(), pay(), ship()])
     _approved_by_other_code(scene, [charge(), pay(name="pay_out"), ship()])
     return stage.judged(all_of(charge(), pay(), ship()))
 
 
-@scenario("a person was shown 7 cents and approves; the code, changed meanwhile, pays 700", "approval", fast=True)
+@scenario(
+    "a person was shown 7 cents and approves; the code, changed meanwhile, pays 700", "code", "approval", fast=True
+)
 def approved_one_thing_and_another_is_done(stage: Stage) -> Verdict:
     other = pay(args={"cents": 700, "iban": "DE01"})
     scene = stage.open([charge(), pay(), ship()])
@@ -76,16 +78,16 @@ def _approved_by_other_code(scene: Scene, new: list[Call]) -> None:
     approval = scene.approval("r1")
     scene.kill()
     scene.deploy(new)
-    recovered(scene)
+    scene.worker("b", replaces="a", ready=True)
     pause(2.0)
     scene.approve("r1", approval)
 
 
-@scenario("a deploy that does not fit a run is rolled back")
+@scenario("a deploy that does not fit a run is rolled back", "code")
 def bad_deploy_rolled_back(stage: Stage) -> Verdict:
     good, bad = [charge(), _WAIT, ship()], [mail(), charge(name="charge_card"), _WAIT, ship()]
     scene = _deployed(stage, good, bad)
-    pause(6.0)
+    pause(10.0)
     seen = scene.seen("r1")
     scene.note(f"under the bad deploy r1 is {seen.status}: {seen.says}")
     scene.kill("b")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from conformance.judge import Verdict
-from conformance.plans import at_once, charge, mail, ship
+from conformance.judge import Verdict, Wanted
+from conformance.plans import acts, at_once, call, charge, fail, mail, ship
 from conformance.scenarios.stage import Stage, all_of, recovered, scenario
 from conformance.scene import RETRY_S, TooLate
 from conformance.waiting import pause
@@ -103,3 +103,17 @@ def answer_lost(stage: Stage) -> Verdict:
     scene.start()
     scene.worker()
     return stage.judged(all_of(charge(), ship()), limit=stage.row.limit + 6 * RETRY_S)
+
+
+@scenario("a run fails and is undone; killed after the first undoing has acted, before that is recorded", "rollback")
+def killed_in_rollback(stage: Stage) -> Verdict:
+    scene = stage.open([charge(undo="refund"), ship(undo="recall"), fail("out of stock")])
+    scene.service.rule("act", "hold_after", "recall")
+    scene.start()
+    scene.worker()
+    scene.service.wait_held("act", "recall")
+    scene.kill()
+    scene.service.release(go_on=False)
+    recovered(scene)
+    undone = (call("recall", {"to": "Ada"}), call("refund", {"cents": 100}))
+    return stage.judged(Wanted(acts(charge(), ship(), *undone), ends="failed", told=False))

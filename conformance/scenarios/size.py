@@ -27,6 +27,9 @@ def two_thousand_turns(stage: Stage) -> Verdict:
         for count in (turns // 4, turns // 2, turns * 3 // 4, turns):
             scene.service.wait_effects(count, limit=max(1.0, began + _LIMIT_S - now()))
             marks.append((count, _size(stage), now() - began))
+    if marks[-1][0] < turns:
+        done = len(scene.service.effects)
+        return Verdict("no verdict", f"{done} turns in {_LIMIT_S:.0f} s, and the time was over: try --turns")
     verdict = stage.judged(Wanted([("turn", CHARGE)] * turns, told=False), limit=30)
     notes = [
         f"turns {one[0]} to {other[0]}: {(other[1] - one[1]) / (other[0] - one[0]) / 1024:.1f} KiB and "

@@ -1,11 +1,11 @@
-"""What waits for a person, and what is undone."""
+"""What waits for a person."""
 
 from __future__ import annotations
 
 import threading
 
-from conformance.judge import Verdict, Wanted
-from conformance.plans import acts, call, charge, fail, pay, ship
+from conformance.judge import Verdict
+from conformance.plans import charge, pay, ship
 from conformance.scenarios.stage import Stage, all_of, recovered, scenario
 
 
@@ -34,17 +34,3 @@ def approved_twice(stage: Stage) -> Verdict:
     for one in both:
         one.join()
     return stage.judged(all_of(charge(), pay(), ship()))
-
-
-@scenario("a run fails and is undone; killed after the first undoing has acted, before that is recorded", "rollback")
-def killed_in_rollback(stage: Stage) -> Verdict:
-    scene = stage.open([charge(undo="refund"), ship(undo="recall"), fail("out of stock")])
-    scene.service.rule("act", "hold_after", "recall")
-    scene.start()
-    scene.worker()
-    scene.service.wait_held("act", "recall")
-    scene.kill()
-    scene.service.release(go_on=False)
-    recovered(scene)
-    undone = (call("recall", {"to": "Ada"}), call("refund", {"cents": 100}))
-    return stage.judged(Wanted(acts(charge(), ship(), *undone), ends="failed", told=False))

@@ -20,8 +20,8 @@ TASK = "follow"
 def make(ctx: Any, run: str, call: dict[str, Any], place: str) -> dict[str, Any]:
     """One call as a step under its name; an event is awaited first where a person has to agree."""
     if call.get("approval"):
-        ctx.step(f"ask-{call['call']}", lambda: common.tell_person(run, call["call"], call["args"]))
-        ctx.await_event(f"approve:{run}:{call['call']}")
+        ctx.step("ask", lambda: common.tell_person(run, "approval", call["args"]))
+        ctx.await_event(f"approve:{run}:approval")
     key = f"{ctx.task_id}-{place}" if common.MODE == "keys" else ""
 
     def step() -> str:

@@ -28,8 +28,8 @@ def refused(error: BaseException) -> bool:
 async def make(run: str, call: dict[str, Any], place: str) -> dict[str, Any]:
     """One call as a step, under its name."""
     if call.get("approval"):
-        await DBOS.set_event_async("asks", {"approval": call["call"], "args": call["args"]})
-        await DBOS.recv_async(call["call"], timeout_seconds=3600)
+        await DBOS.set_event_async("asks", {"approval": "approval", "args": call["args"]})
+        await DBOS.recv_async("approval", timeout_seconds=3600)
         await DBOS.set_event_async("asks", None)
     key = f"{run}-{place}" if common.MODE == "keys" else ""
 

@@ -8,12 +8,15 @@ import importlib.metadata
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
-from temporalio.api.enums.v1 import EventType
+from temporalio.api.enums.v1 import EventType, TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
@@ -144,6 +147,17 @@ async def approve(run: str, approval: str) -> None:
     await (await client()).get_workflow_handle(run).signal("approve", approval)
 
 
+async def trouble() -> dict[str, Any]:
+    """What the server knows of who polls the queue; a worker polls at least once a minute."""
+    connection = await client()
+    asked = DescribeTaskQueueRequest(
+        namespace="default", task_queue=TaskQueue(name=QUEUE), task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
+    )
+    found = await connection.workflow_service.describe_task_queue(asked)
+    silent = time.time() - max([one.last_access_time.seconds for one in found.pollers], default=0)
+    return {"says": [f"nobody has polled task queue {QUEUE} for a minute"] if silent > 62 else []}
+
+
 def size() -> dict[str, Any]:
     return {"bytes": sum(file.stat().st_size for file in common.HOME.glob("temporal.db*"))}
 
@@ -163,6 +177,7 @@ if __name__ == "__main__":
                 "history": lambda run: done(history(run)),
                 "approvals": lambda run: done(approvals(run)),
                 "approve": lambda run, approval: done(approve(run, approval)),
+                "trouble": lambda: done(trouble()),
                 "size": size,
             }
         )  # fmt: skip

@@ -58,8 +58,8 @@ class Follow:
 
     async def _make(self, call: dict[str, Any], place: str) -> dict[str, Any]:
         if call.get("approval"):
-            self._asks = {"approval": call["call"], "args": call["args"]}
-            await workflow.wait_condition(lambda: call["call"] in self._approved)
+            self._asks = {"approval": "approval", "args": call["args"]}
+            await workflow.wait_condition(lambda: "approval" in self._approved)
             self._asks = None
         run = workflow.info().workflow_id
         key = f"{run}-{place}" if common.MODE == "keys" else ""
