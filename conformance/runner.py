@@ -101,7 +101,7 @@ def bad_once(row: Row, scenario: Scenario, folder: Path = RESULTS) -> bool:
     """Whether a bad word was recorded that nobody has seen a second time."""
     file = folder / f"{row.name}.json"
     found = json.loads(file.read_text("utf-8"))["results"].get(scenario.name) if file.exists() else None
-    return found is not None and len(found["words"]) < 2 and found["word"] in (*WORDS[:4], "no verdict")
+    return found is not None and len(found["words"]) < 2 and found["word"] in WORDS[:4]
 
 
 def _evidence(result: dict[str, Any]) -> dict[str, Any]:
@@ -113,7 +113,9 @@ def _evidence(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def keep(result: Result, row: Row, folder: Path = RESULTS) -> None:
-    """Into the file of the row, beside what is already known of it."""
+    """Into the file of the row, beside what is already known of it. What did not come about says nothing of anybody."""
+    if result.word == "no verdict":
+        return
     folder.mkdir(exist_ok=True)
     file = folder / f"{row.name}.json"
     known = json.loads(file.read_text("utf-8"))["results"] if file.exists() else {}
