@@ -382,8 +382,8 @@ MUTANTS = [
     Mutant(
         "what is settled wakes no rollback",
         "engine/control.py",
-        "                await undoing.wake(self.store, self.clock, row)\n",
-        "                pass\n",
+        "            await undoing.wake(self.store, self.clock, row)\n",
+        "            pass\n",
         f"{ENGINE}/test_rollback.py -k only_a_person_knows",
     ),
     Mutant(

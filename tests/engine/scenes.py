@@ -6,9 +6,11 @@ import asyncio
 
 from outlive import Operation, Run
 from outlive.app.decide import Word, resolve
+from outlive.engine import inbox
 from outlive.engine.control import Control
 from outlive.engine.worker import owner_name
-from outlive.model.ids import DEFAULT_TENANT
+from outlive.model.ids import DEFAULT_TENANT, RunId
+from outlive.store.port import Message
 from tests.engine.rig import Rig
 from tests.engine.subject import RUN, Body, act, base, begin, charge, does
 
@@ -50,3 +52,8 @@ async def crash_in_flight(rig: Rig, body: Body) -> None:
     does.tool = hangs
     await rig.crash(rig.mortal(rig.app(base)), in_flight)
     assert (await rig.row(RUN)).status == "running"
+
+
+def decision(operation: str, attempt: int, word: str) -> Message:
+    said = inbox.Decision(operation, attempt, word, "ada", "she looked", '"x"')  # type: ignore[arg-type]  # a word of three
+    return Message(DEFAULT_TENANT, RunId(RUN), inbox.RESOLUTION, f"{operation}-{word}", inbox.resolution(said))

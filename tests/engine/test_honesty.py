@@ -19,7 +19,7 @@ from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.model.signals import Unwind
 from outlive.store.port import Message
 from tests.engine.rig import LEASE, Rig, rig_at
-from tests.engine.scenes import acts, control, crash_in_flight, lost, pays
+from tests.engine.scenes import acts, control, crash_in_flight, decision, lost, pays
 from tests.engine.subject import RUN, Answer, Declined, State, act, add, base, begin, does, fails, put
 from tests.engine.test_worker import grip_at
 
@@ -256,11 +256,6 @@ async def test_a_call_that_has_ended_sends_and_notes_nothing_more(rig: Rig) -> N
 # ---- people and other processes
 
 
-def decision(operation: str, attempt: int, word: str) -> Message:
-    said = inbox.Decision(operation, attempt, word, "ada", "she looked", '"x"')  # type: ignore[arg-type]  # a word of three
-    return Message(DEFAULT_TENANT, RunId(RUN), inbox.RESOLUTION, f"{operation}-{word}", inbox.resolution(said))
-
-
 async def test_a_decision_about_one_attempt_says_nothing_of_another(rig: Rig) -> None:
     """A person said *did not happen* of attempt 1; meanwhile a look-up said so too and attempt 2 is on its way."""
     sends = 0
@@ -309,27 +304,6 @@ async def test_retry_reopens_nothing_that_has_ended(rig: Rig) -> None:
     with pytest.raises(WrongState, match="has succeeded"):
         await control(rig).retry(blocked, who="ada", why="an old list")
     assert (await rig.kinds(RUN)).count("ended") == 1
-
-
-async def test_a_decision_takes_no_run_from_a_live_worker(rig: Rig) -> None:
-    in_flight, go_on = asyncio.Event(), asyncio.Event()
-
-    async def tool(op: Operation[None]) -> str:
-        in_flight.set()
-        await go_on.wait()
-        return "acted"
-
-    does.tool = tool
-    worker = await begin(rig, acts)
-    await worker.claim()
-    await in_flight.wait()
-    before = (await rig.row(RUN)).epoch
-    await rig.store.post(Message(DEFAULT_TENANT, RunId(RUN), inbox.EVIDENCE, "k", '{"operation":"op-none"}'))
-    await control(rig).take_in(DEFAULT_TENANT, RunId(RUN))
-    go_on.set()
-    await worker.idle()
-    row = await rig.row(RUN)
-    assert (row.status, row.epoch) == ("succeeded", before)
 
 
 @pytest.mark.parametrize("body", ['{"operation":' + "[" * 100_000, "[]", '{"operation":"op-none"}', "\\"])
@@ -475,13 +449,3 @@ async def test_other_peoples_log_lines_are_scrubbed_too(tmp_path: Path, caplog: 
         await rig.settle(await begin(rig, acts))
     assert "Bearer [secret bank/pin]" in caplog.text
     assert CANARY not in caplog.text
-
-
-async def test_an_ended_run_that_was_sent_nothing_is_not_claimed_again(rig: Rig) -> None:
-    async def body(run: Run[None]) -> object:
-        return await run.step(add, 1)
-
-    await rig.until_ended(await begin(rig, body), RUN)
-    before = await rig.kinds(RUN)
-    await control(rig).take_in(DEFAULT_TENANT, RunId(RUN))
-    assert await rig.kinds(RUN) == before

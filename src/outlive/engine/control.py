@@ -264,28 +264,38 @@ class Control:
         was asked for that; else a paused one stays as it is, and any other goes on. Raises LeaseLost when somebody
         claims it at this moment.
         """
-        if not unserved and not await self.store.unread(tenant, run):
-            return  # a worker was faster; the run, which may have ended since, is not claimed for nothing
-        async with self._seized(tenant, run, only=only) as journal:
-            if journal is None:
+        while True:
+            row = await self.store.run(tenant, run)
+            if not unserved and not await self.store.unread(tenant, run):
+                return  # a worker was faster; the run, which may have ended since, is not claimed for nothing
+            ended = row is not None and row.ended
+            async with self._seized(tenant, run, only=only or (ENDED if ended else _OPEN)) as journal:
+                if journal is not None:
+                    await self._take_in(journal, unserved=unserved)
+                    return
+            # If it has ended since, whoever ended it may have left something unread.
+            now = None if only is not None or ended else await self.store.run(tenant, run)
+            if now is None or not now.ended:
                 return
-            row = journal.row
-            if not row.ended and (row.paused_at is not None or row.status == "blocked" or unserved):
-                asked = await inbox.asked(journal)
-                if journal.fold.cancelling is not None or asks_to_end(asked) is not None:
-                    await self._finish(journal)
-                    return
-                if asked and row.paused_at is None:
-                    await inbox.take(journal)
-                    await _pause(journal, asked[0])
-                    return
-            left = [] if row.ended else doubts(journal.fold, journal.time.now(), "its worker was lost", lost=True)
-            if left:
-                await journal.append(*left)
-            if row.ended:
-                await undoing.wake(self.store, self.clock, row)
-            stays = row.ended or row.paused_at is not None
-            await inbox.take(journal, change=_as_it_is(row) if stays else _going_on(row))
+
+    async def _take_in(self, journal: Journal, *, unserved: bool) -> None:
+        row = journal.row
+        if not row.ended and (row.paused_at is not None or row.status == "blocked" or unserved):
+            asked = await inbox.asked(journal)
+            if journal.fold.cancelling is not None or asks_to_end(asked) is not None:
+                await self._finish(journal)
+                return
+            if asked and row.paused_at is None:
+                await inbox.take(journal)
+                await _pause(journal, asked[0])
+                return
+        left = [] if row.ended else doubts(journal.fold, journal.time.now(), "its worker was lost", lost=True)
+        if left:
+            await journal.append(*left)
+        if row.ended:
+            await undoing.wake(self.store, self.clock, row)
+        stays = row.ended or row.paused_at is not None
+        await inbox.take(journal, change=_as_it_is(row) if stays else _going_on(row))
 
     async def strand(self, tenant: Tenant, run: RunId) -> None:
         """Block a run that diverged and was left to other builds, none of which is there any more: people must see it.
