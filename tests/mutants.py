@@ -676,9 +676,30 @@ MUTANTS = [
     Mutant(
         "a run that ends keeps its business keys",
         "engine/marks.py",
-        'if at.over or at.change == "blocked" or any(',
-        "if any(",
+        "return self.over or self.stands or any(",
+        "return any(",
         f"{ENGINE}/test_keys.py -k gives_its_key_back_and_holds",
+    ),
+    Mutant(
+        "a branch waits for a business key that has changed since it was read",
+        "engine/business.py",
+        "if parked is not None and attempt.wakes == seen:",
+        "if parked is not None:",
+        f"{ENGINE}/test_keys_left.py -k miss_no_outcome",
+    ),
+    Mutant(
+        "a refused intent takes its business key in a commit of several",
+        "store/sqlite/log.py",
+        "first = append.use is None and append.take is None",
+        "first = True",
+        f"{ENGINE}/test_keys_left.py -k takes_no_key",
+    ),
+    Mutant(
+        "a business key is free although its operation has acted after all",
+        "model/business.py",
+        'return "abandoned" if found == "free" and acted else found',
+        "return found",
+        f"{ENGINE}/test_keys_left.py -k done_by_nobody_else",
     ),
     Mutant(
         "other arguments share an outcome",

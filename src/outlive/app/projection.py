@@ -252,7 +252,8 @@ def unlike(row: OperationRow, mark: KeyMark) -> str:
     if mark.operation != row.id:
         acted = row.status in ("succeeded", "raised", "compensated")
         return f"operation {mark.operation} of run {mark.run} has it, and this one is {row.status}" if acted else ""
-    may = {key_status(row.status, over=over, stands=stands) for over in (True, False) for stands in (True, False)}
+    acted, either = row.duplicates > 0, (True, False)
+    may = {key_status(row.status, over=over, stands=stands, acted=acted) for over in either for stands in either}
     if mark.status not in may:
         return f"it is {mark.status}, the operation {row.status}"
     if mark.status == "succeeded" and brief(mark.outcome) != row.outcome:

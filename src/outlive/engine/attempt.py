@@ -86,6 +86,8 @@ class Attempt(Seam):
         self.stop: Stop | None = None
         self.changed = asyncio.Event()
         self.turning = False
+        self.wakes = 0
+        """How often all were woken. Who reads before it waits compares, lest it miss the one that comes meanwhile."""
         self.listening = False
         """What is in the inbox is being taken: whoever waits for it must not be unloaded meanwhile, or never wakes."""
         self.unawaited: dict[int, str] = {}
@@ -277,6 +279,7 @@ class Attempt(Seam):
 
     def wake_all(self) -> None:
         """Something arrived that may concern any of them."""
+        self.wakes += 1
         for scope in self.scopes.values():
             self.wake(scope)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from outlive.engine import marks
 from outlive.engine.failures import writable
+from outlive.engine.journal import Also, Item
 from outlive.engine.lineage import keys_of
 from outlive.engine.scope import Parked
 from outlive.log import kinds
@@ -90,7 +91,7 @@ class BusinessKey:
             take = self.take(call)
             if take is None:
                 return True
-            scope.executing = True  # what is read here is acted on before the attempt may end
+            scope.executing, seen = True, attempt.wakes  # what is read here is acted on before the attempt may end
             try:
                 row = await self._read(take)
                 if row is None or row.mark.status == "free" or self._ours(row, take):
@@ -101,7 +102,7 @@ class BusinessKey:
             finally:
                 scope.executing = False
                 attempt.changed.set()
-            if parked is not None:
+            if parked is not None and attempt.wakes == seen:
                 await attempt.park(scope, parked)
 
     def _ours(self, row: KeyRow, take: KeyMark) -> bool:
@@ -139,7 +140,9 @@ class BusinessKey:
             business_shown=take.shown, run=row.mark.run, theirs=row.mark.operation, status=_STATUSES[status],
             executed=take.digest if take.digest != of.asked.digest else "", error=error,
         )  # fmt: skip
-        await of.record(fact, payload=row.mark.outcome if status == "succeeded" else None, progress=True)
+        left = of.left(call.sent if call is not None else None, take)
+        item = Item(fact, of.scope.name, of.key, row.mark.outcome if status == "succeeded" else None)
+        await of.attempt.journal.append(item, also=Also(progress=True, marks=left))
 
     async def _waiting(self, row: KeyRow) -> Parked | None:
         """How to wait for its next change; None where it has changed already."""

@@ -290,7 +290,8 @@ class Journal:
             for call in touched.values()
             if call.sent and call.sent.id not in known
         ]
-        moment = Moment(authority.run, self.fold, facts, change, self.row.ended)
+        reason = also.change.reason if also.change is not None else ""
+        moment = Moment(authority.run, self.fold, facts, change, reason, self.row.ended)
         return Append(
             self.grip.authority, self.head, tuple(drafts), change=self._marked(also.change),
             operations=(*rows, *also.rows), taken=also.taken, divergence=also.divergence, progress=also.progress,

@@ -27,12 +27,27 @@ class Moment:
     fold: Fold
     facts: Sequence[Fact]
     change: Status | None
+    reason: str
     ended: bool
 
     @property
     def over(self) -> bool:
         """Whether nothing of it is sent any more."""
         return self.ended or self.change in ENDED
+
+    @property
+    def stands(self) -> bool:
+        """Whether a person has to decide, also where another branch goes on by itself."""
+        return self.change == "blocked" or self.reason == "operation in doubt"
+
+    @property
+    def parts(self) -> bool:
+        """Whether something is left behind that will not be sent any more, or that nobody goes on with."""
+        return self.over or self.stands or any(isinstance(fact, _CUTS) for fact, _ in self.facts)
+
+
+_CUTS = kinds.ScopeCancelled | kinds.Cancelling
+_ACTED = kinds.ErrorRecord(type="Abandoned", message="it has acted after all, although that was known not to be so")
 
 
 def written(error: kinds.ErrorRecord | None) -> str:
@@ -50,7 +65,7 @@ def marks(
 ) -> tuple[KeyMark, ...]:
     """What became of the keys of these calls and records, and of all others that the append puts an end to."""
     calls = {id(call): call for call in touched if _keyed(call)}
-    if at.over or at.change == "blocked" or any(isinstance(fact, kinds.ScopeCancelled) for fact, _ in at.facts):
+    if at.parts:
         known = (*at.fold.operations.values(), *at.fold.orphans.values())
         calls |= {id(call): call for call in known if _keyed(call) and call.sent and call.sent.status in _UNSETTLED}
     found = {mark.operation: mark for mark in (_of_call(at, call) for call in calls.values())}
@@ -72,18 +87,23 @@ def _keyed(call: Call) -> bool:
 def _of_call(at: Moment, call: Call) -> KeyMark:
     sent = call.sent
     assert sent is not None
-    over = at.over or (sent.status in _WAITING and _left(at.fold, call.scope))
-    status = key_status(sent.status, over=over, stands=at.change == "blocked")
+    over = at.over or (sent.status in _WAITING and (call.cut or _left(at.fold, call.scope)))
+    acted = sent.duplicates > 0
+    status = key_status(sent.status, over=over, stands=at.stands, acted=acted)
+    error = _ACTED if acted and status == "abandoned" else call.error
     return KeyMark(
         sent.business_key, sent.business_shown, call.name, sent.executed or call.digest, at.run, OperationId(sent.id),
-        status, call.payload if status == "succeeded" else None, _told(status, call.error),
+        status, call.payload if status == "succeeded" else None, _told(status, error),
     )  # fmt: skip
 
 
 def _of_row(at: Moment, row: OperationRow) -> KeyMark:
     """Of an operation that the log's window has not: what was said of it is among the facts of the append."""
-    status = key_status(row.status, over=at.over, stands=at.change == "blocked")
-    payload, error = row.outcome, None
+    # What has left the window is not sent any more.
+    over = at.over or (row.status in _WAITING and at.fold.sent(row.id) is None)
+    acted = row.duplicates > 0
+    status = key_status(row.status, over=over, stands=at.stands, acted=acted)
+    payload, error = row.outcome, _ACTED if acted else None
     for fact, given in _about(at, row.id):
         payload = given if given is not None else payload
         error = getattr(fact, "error", None) or error

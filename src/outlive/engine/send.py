@@ -347,9 +347,9 @@ class Send:
         if use is None and take is None:
             await attempt.journal.append(item)
         else:
-            await attempt.journal.append_using(item, also=Also(use=use, take=take, marks=self._left(sent, take)))
+            await attempt.journal.append_using(item, also=Also(use=use, take=take, marks=self.left(sent, take)))
 
-    def _left(self, sent: Sent | None, take: KeyMark | None) -> tuple[KeyMark, ...]:
+    def left(self, sent: Sent | None, take: KeyMark | None) -> tuple[KeyMark, ...]:
         """The key that it had for other arguments, under which nothing was done."""
         if sent is None or take is None or sent.business_key in ("", take.key):
             return ()

@@ -65,12 +65,18 @@ class KeyFilter:
     after: str = ""
 
 
-def key_status(status: OperationStatus, *, over: bool, stands: bool) -> KeyStatus:
+def key_status(status: OperationStatus, *, over: bool, stands: bool, acted: bool) -> KeyStatus:
     """What the state of an operation means for its business key.
 
     `over` says that it will not be sent again: its run has ended, or its branch was cancelled. `stands` says that its
-    run does not go on by itself.
+    run does not go on by itself. `acted` says that an attempt that was known not to have acted turned out to have:
+    then nothing is free, whatever became of the last one.
     """
+    found = _status(status, over=over, stands=stands)
+    return "abandoned" if found == "free" and acted else found
+
+
+def _status(status: OperationStatus, *, over: bool, stands: bool) -> KeyStatus:
     if status in OPEN:
         return "unknown" if status == "unknown" and (over or stands) else "open"
     if status in ("retrying", "absent", "held"):

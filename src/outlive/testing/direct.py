@@ -74,7 +74,7 @@ class DirectStore(SQLiteStore):
     async def _write(self, work: Work[T], *, bare: bool = False) -> T:
         return await self._committed(work, _turn)
 
-    async def _append(self, work: Work[T]) -> T:
+    async def _append(self, work: Work[T], *, decides_first: bool = True) -> T:
         return await self._committed(work, turn)
 
     def _near_by(self, tenant: Tenant, run: RunId) -> Near | None:

@@ -99,7 +99,8 @@ where locked.epoch = %(epoch)s and locked.token = %(token)s and locked.next_seq 
 -- The business keys that an append speaks of, as they are once they are held: whoever is just beginning to wait for one
 -- is among its waiters then, or finds that it has changed. In the order of their digests, which no two appends take
 -- crosswise.
-select held.tenant, held.key, held.run_id, held.operation, held.status, held.waiters, held.changes
+select
+    held.tenant, held.key, held.run_id, held.operation, held.status, held.waiters, held.changes, held.created_at
 from {schema}.business_key as held
 join (
     select accepted.tenant, given.key

@@ -953,7 +953,7 @@ returning held.key, {durably};
 -- Differs: who waits is read from the row as `lock_keys` holds it. What the statement sees besides may be older than a
 -- commit that it has waited for.
 insert into {schema}.inbox (tenant, run_id, topic, sender_key, body, at)
-select held.tenant, run.id, given.topic, held.key || ':' || held.changes, '{}', accepted.at
+select held.tenant, run.id, given.topic, held.key || ':' || held.created_at || ':' || held.changes, '{}', accepted.at
 from json_to_recordset(%(wakes)s::json) as given (
     place bigint, number bigint, key text, of_run text, operation text, status text, topic text
 )

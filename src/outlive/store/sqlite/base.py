@@ -93,11 +93,13 @@ class Base:
         self._writer().put(request)
         return await request.future
 
-    async def _append(self, work: Work[T]) -> T:
-        """A cancellation of the caller is held back until the outcome is known."""
+    async def _append(self, work: Work[T], *, decides_first: bool = True) -> T:
+        """A cancellation of the caller is held back until the outcome is known. One that `decides_first` writes nothing
+        before it knows that it is not refused: others may share its commit.
+        """
         self._refuse_inside()
         future: Certain[T] = Certain()
-        self._writer().put(Awaited(work, decides_first=True, future=future))
+        self._writer().put(Awaited(work, decides_first=decides_first, future=future))
         return await outcome(future)
 
     def _near_by(self, tenant: Tenant, run: RunId) -> Near | None:

@@ -32,7 +32,10 @@ class SQLiteLog(Base):
         if near is not None and (head := near.append(prepared, at)) is not None:
             await self._lone.end()
         if head is None:
-            head = await self._append(lambda database, clock: execute(database, prepared, at(clock)))
+            first = append.use is None and append.take is None
+            head = await self._append(
+                lambda database, clock: execute(database, prepared, at(clock)), decides_first=first
+            )
         if worth_a_hint(append):
             self._hint()
         return head

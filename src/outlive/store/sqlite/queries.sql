@@ -720,7 +720,7 @@ where
 -- Who waits for a business key is sent a message in the commit in which it changes, if it will: see `mark_key`. Whoever
 -- writes that knows what of the same run waits for it.
 insert into inbox (tenant, run_id, topic, sender_key, body, at)
-select held.tenant, run.id, :topic, held.key || ':' || held.changes, '{}', :now
+select held.tenant, run.id, :topic, held.key || ':' || held.created_at || ':' || held.changes, '{}', :now
 from business_key as held
 cross join json_each(held.waiters) as waiter
 cross join run on run.tenant = held.tenant and run.id = waiter.value and run.ended_at is null
