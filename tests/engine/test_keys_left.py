@@ -276,3 +276,12 @@ async def test_a_doubt_beside_a_timer_is_a_doubt_for_who_wants_the_same(either: 
     await begin(rig, "b", body=alone)
     await rig.settle(worker)
     assert ((await rig.row("b")).status, (await rig.row("b")).reason) == ("blocked", "in doubt elsewhere")
+
+
+async def test_a_run_that_is_terminated_while_it_waits_to_retry_gives_its_key_back(rig: Rig) -> None:
+    bank.hook = not_sent
+    await rig.settle(await begin(rig, "a", body=calls(asked)))
+    assert (await key(rig)).mark.status == "open"
+    row = await rig.row("a")
+    await Control(rig.store, rig.clock, owner_name(rig.clock)).terminate(row, who="ada", why="enough")
+    assert (await key(rig)).mark.status == "free"
