@@ -38,7 +38,7 @@ check: $(READY) ## format, lint, types, import contracts, and the project's own 
 format: $(READY) ## lay the code out and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
-test: $(READY) ## every test in which nothing dies, in 8 to 10 minutes on 2 cores (ARGS="-k lease" for a few)
+test: $(READY) ## every test in which nothing dies, in about 10 minutes on 2 cores (ARGS="-k lease" for a few)
 	@$(BIN)/python -m pytest $(AT_ONCE) -m "not deaths and not long" $(ARGS)
 
 test-all: $(READY) ## these, and those that kill workers, servers and whole machines: what CI runs
