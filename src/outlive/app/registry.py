@@ -60,8 +60,8 @@ class Registry:
         Seen are the source files of the packages that define them, and for a module outside of any package what was
         imported from its directory. What other packages do is not seen: the setting `build` says it all.
         """
-        functions = [one.fn for one in self.agents.values()] + [one.fn for one in self.tools.values()]
-        functions += [one.compensation.fn for one in self.tools.values() if one.compensation is not None]
+        functions = [one.source for one in self.agents.values()] + [one.source for one in self.tools.values()]
+        functions += [one.compensation.source for one in self.tools.values() if one.compensation is not None]
         files = {inspect.getsourcefile(inspect.unwrap(fn)) for fn in functions}
         digest = hashlib.sha256()
         for agent in sorted(self.agents.values(), key=lambda one: one.name):

@@ -197,7 +197,7 @@ class Attempt(Seam):
     ) -> tuple[str, Call | None]:
         """Match a call with the log; raises Diverged."""
         key, call = scope.cursor.next(kind, name, digested, shown, line, self.former(name))
-        scope.key = key
+        scope.key = scope.met = key
         if call is not None:
             scope.consumed()
             if call.cut and (call.done or kind != "operation"):

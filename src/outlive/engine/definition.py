@@ -98,7 +98,7 @@ class ToolSpec:
         if policy.effect == "transactional" and not inspect.iscoroutinefunction(inspect.unwrap(fn)):
             raise Refused(what=describe(fn), why="a transactional tool awaits op.connection; make it `async def`")
         self.name = name
-        self.fn = fn
+        self.fn = self.source = fn
         self.policy = policy
         self.where = describe(fn)
         self.signature = Signature.of(fn, skip=1, where=name)
@@ -193,7 +193,7 @@ class AgentSpec:
         self.on_failure = on_failure
         self.renamed = dict(renamed or {})
         _check_renamed(name, self.renamed)
-        self.fn = fn
+        self.fn = self.source = fn
         self.where = describe(fn)
         signature = Signature.of(fn, skip=1, where=name)
         if len(signature.parameters) != 1:

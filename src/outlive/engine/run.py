@@ -20,7 +20,7 @@ from outlive.engine.attempt import Attempt
 from outlive.engine.branches import Branches, Start, close_unused, numbered, unique
 from outlive.engine.callables import caller_line, check_name, run_callable
 from outlive.engine.calls import Asked, Repeatable, repeat, told
-from outlive.engine.definition import STEP_TIMEOUT, Tool, ToolSpec
+from outlive.engine.definition import STEP_TIMEOUT, Agent, Tool, ToolSpec
 from outlive.engine.failures import clean
 from outlive.engine.journal import Item
 from outlive.engine.operation import Facts, Operation
@@ -88,11 +88,14 @@ class Run(Generic[D]):
 
     Await one call at a time in a scope; for several at once use `gather`, `map` or `first`. After a crash the agent is
     called again and every recorded call returns what it returned before. `version` is the version of the agent that
-    started the run; `replaying` says that the next call is a recorded one.
+    started the run; `replaying` says that the next call is a recorded one; `used` that another agent uses this one.
     """
 
-    def __init__(self, attempt: Attempt, deps: D, version: str, options: Options | None = None) -> None:
+    def __init__(
+        self, attempt: Attempt, deps: D, version: str, options: Options | None = None, *, used: bool = False
+    ) -> None:  # fmt: skip
         self.id: str = attempt.journal.row.id
+        self.used = used
         self.version = version
         self.deps = deps
         self.log = QuietOnReplay(cast("Run[object]", self))
@@ -121,7 +124,7 @@ class Run(Generic[D]):
             retry=retry or self._options.retry, approval=approval or self._options.approval,
             effect_key=self._options.effect_key if effect_key is None else effect_key,
         )  # fmt: skip
-        return Run(self._attempt, self.deps, self.version, changed)
+        return Run(self._attempt, self.deps, self.version, changed, used=self.used)
 
     # ---- calls
 
@@ -242,6 +245,16 @@ class Run(Generic[D]):
     def _asked(self, name: str, text: str, form: bytes, line: str) -> Asked:
         scrub = self._attempt.kit.scrubber.scrub
         return Asked(name, self._attempt.digest(form), scrub(show(name, text)), line)
+
+    async def use(self, agent: Agent[I, R], input: I, /) -> R:
+        """Have another agent do a part of the task, in this run and its log: what it does is recorded here.
+
+        Its result is not recorded apart: after a crash it is asked again, and its recorded calls answer. Raises what it
+        raises, BadArguments for an input that does not fit, and Refused for an agent with a loop of turns.
+        """
+        (given,) = agent.signature.bind((input,), {}).values()
+        used: Run[object] = Run(self._attempt, self.deps, self.version, used=True)
+        return cast(R, await cast("Awaitable[object]", agent.fn(used, given)))
 
     # ---- scopes
 
@@ -446,6 +459,8 @@ class Run(Generic[D]):
 
     def turns(self, initial: S) -> Turns[S]:
         """The loop of a long run: `async for state in run.turns(State()):`. See `Turns`."""
+        if self.used:
+            raise Refused(what="run.turns of an agent that another one uses", why="a run has one loop of turns")
         return Turns(self._attempt, initial)
 
 

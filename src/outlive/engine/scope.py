@@ -51,8 +51,8 @@ class Scope:
         self.opening = False
         self.parked: Parked | None = None
         self.waiter: asyncio.Future[None] | None = None
-        # Of the call in flight.
-        self.key = ""
+        # Of the call in flight; and of the last one that was asked for.
+        self.key = self.met = ""
         # Of the root scope: whether its code knows that the run is cancelled, and whether its task was told.
         self.told = self.struck = False
 

@@ -38,6 +38,11 @@ class Turns(Generic[S]):
         self._state: S | None = None
         self._number = 0
 
+    @property
+    def number(self) -> int:
+        """How many turns have been committed."""
+        return self._number
+
     def __aiter__(self) -> Turns[S]:
         return self
 

@@ -1,0 +1,129 @@
+"""pydantic-ai agents as agents of an application: `outlive[agent]`.
+
+A normal `pydantic_ai.Agent` is registered with `agent(app, …)`. In a run each of its model requests and tool calls is
+recorded, and what was said is in the run's log; whatever worker goes on, goes on from there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar, cast, get_origin
+
+try:
+    import pydantic_ai
+except ImportError as error:  # pragma: no cover - the extra is installed where tests run
+    raise ImportError("outlive.pydantic_ai needs pydantic-ai: pip install 'outlive[agent]'") from error
+from pydantic_ai.models import Model, infer_model
+from pydantic_ai.usage import UsageLimits
+
+from outlive.app.outlive import Outlive
+from outlive.engine.definition import Agent
+from outlive.engine.guest import Brought
+from outlive.engine.run import Run
+from outlive.model.approval import Approval
+from outlive.model.errors import Refused
+from outlive.model.operation import Effect
+from outlive.pydantic_ai.driver import Choose, Conversation, Settings
+from outlive.pydantic_ai.ledger import plain_tool
+from outlive.pydantic_ai.tools import operation, toolset
+
+__all__ = ["agent", "operation", "toolset"]
+
+D = TypeVar("D")
+O = TypeVar("O")  # noqa: E741 - as the public surface names it
+
+_APPROVER = Approval(role="approver")
+
+
+def agent(  # noqa: PLR0913 - what can be said of an agent
+    app: Outlive[D], agent: pydantic_ai.Agent[D, O], *, name: str | None = None, version: str = "1",
+    effects: Mapping[str, Effect] | None = None, models: Mapping[str, Model | str] | None = None,
+    choose: Choose | None = None, approval: Approval = _APPROVER, limits: UsageLimits | None = None,
+    result: type[O] | None = None, stream: bool = False, renamed: Mapping[str, str] | None = None,
+) -> Agent[str, O]:  # fmt: skip
+    """Register a pydantic-ai agent. Its input is the prompt, its result the output of the agent.
+
+    Every model request and every tool call is recorded, and each turn is committed. `effects` says what repeating a
+    plain tool would do; one that is not named is *external*. Tools of `toolset` are what they are registered as.
+    `models` are further models by role; `choose` says, from the conversation so far, which role makes the next turn.
+    What pydantic-ai calls *requires approval* waits for people as `approval` says. `limits` bound the whole run; by
+    default nothing does. `result` names the type of the output where it cannot be told from `output_type`. With
+    `stream` followers see the text of a model while it writes. Raises Refused for an agent without a name.
+    """
+    own = name or agent.name
+    if not own:
+        raise Refused(what="an agent of pydantic-ai without a name", why="what it does is recorded under it; name it")
+    known = {**(models or {})}
+    _check(own, known, choose)
+    registered = _registered(app, own, agent, effects or {})
+    settings = Settings(
+        own, agent, registered, effects or {}, {role: infer_model(model) for role, model in known.items()},
+        choose, approval, limits or UsageLimits(request_limit=None), stream,
+    )  # fmt: skip
+    made: Agent[str, O] = Agent(own, version, _driver(settings, result or _output(own, agent)), renamed=renamed)
+    frame = sys._getframe(1)
+    made.where = f"{frame.f_globals.get('__name__', '?')} ({frame.f_code.co_filename}:{frame.f_lineno})"
+    made.source = _source(agent, made.source)
+    app.registry.add_agent(made)
+    return made
+
+
+def _check(agent: str, models: Mapping[str, Model | str], choose: Choose | None) -> None:
+    if choose is not None and not models:
+        raise Refused(what=f"choose= of {agent}", why="there is nothing to choose from; say models={role: model}")
+
+
+def _registered(
+    app: Outlive[D], name: str, agent: pydantic_ai.Agent[D, O], effects: Mapping[str, Effect]
+) -> dict[str, Brought]:  # fmt: skip
+    """The plain tools that the agent has now, so that people can decide about their calls."""
+    tools: dict[str, Brought] = {}
+    found: set[str] = set()
+    for one in agent.toolsets:
+        for known, tool in getattr(one, "tools", {}).items():
+            found.add(known)
+            if (tool.metadata or {}).get("outlive") is False:
+                if known in effects:
+                    raise Refused(what=f"effects={{{known!r}: …}} of {name}", why="it is registered with its effect")
+                continue
+            schema = tool.function_schema.json_schema
+            made = plain_tool(f"{name}.{known}", effects.get(known, "external"), schema, inspect.unwrap(tool.function))
+            app.registry.add_tool(made)
+            tools[made.name] = made
+    unknown = set(effects) - found
+    if unknown:
+        raise Refused(what=f"effects={{{min(unknown)!r}: …}} of {name}", why=f"it has no such tool; {sorted(found)}")
+    return tools
+
+
+def _driver(settings: Settings, output: object) -> Callable[[Run[Any], str], Coroutine[object, object, Any]]:
+    async def drive(run: Run[Any], prompt: str) -> object:
+        conversation = Conversation(run, settings)
+        return await (conversation.uncommitted(prompt) if run.used else conversation.committed(prompt))
+
+    drive.__name__ = drive.__qualname__ = settings.name
+    drive.__annotations__ = {"run": Run, "prompt": str, "return": output}
+    return drive
+
+
+def _output(name: str, agent: pydantic_ai.Agent[D, O]) -> Any:
+    kind = agent.output_type
+    if isinstance(kind, type) or get_origin(kind) is not None:
+        return kind
+    if isinstance(kind, list | tuple) and kind and all(isinstance(one, type) for one in kind):
+        together: Any = kind[0]
+        for one in kind[1:]:
+            together |= one
+        return together
+    raise Refused(what=f"the output of {name}", why=f"{kind!r} does not say what is recorded; say result=")
+
+
+def _source(agent: pydantic_ai.Agent[Any, Any], otherwise: Any) -> Any:
+    """A function of the author's, so that the build follows the code that defines the agent."""
+    for one in agent.toolsets:
+        for tool in getattr(one, "tools", {}).values():
+            if (tool.metadata or {}).get("outlive") is not False:
+                return cast(Any, inspect.unwrap(tool.function))
+    return otherwise

@@ -1,0 +1,74 @@
+"""Registered tools as tools of a pydantic-ai agent: the same schema, and each call one of the run."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from pydantic_ai import FunctionToolset, RunContext
+from pydantic_ai import Tool as FrameworkTool
+from pydantic_ai.exceptions import ToolFailed as TellModel
+from pydantic_ai.exceptions import UserError
+
+from outlive.engine.definition import Tool, ToolSpec
+from outlive.engine.operation import Operation, sending
+from outlive.model.errors import Abandoned, Rejected, ToolFailed
+from outlive.pydantic_ai.driver import driving
+from outlive.pydantic_ai.durability import KEY
+
+
+def toolset(*tools: Tool[..., Any], id: str = "outlive") -> FunctionToolset[Any]:
+    """Registered tools for an agent: `Agent(…, toolsets=[toolset(charge, refund)])`.
+
+    The model is shown their parameters and docstrings. What it calls is what `run.call` would do: effect, approval,
+    key and retries are those of the tool. It is told of a refusal and of a failure; while a call is in doubt the run
+    waits. They can be called only in a run.
+    """
+    return FunctionToolset([_tool(one) for one in tools], id=id)
+
+
+def operation() -> Operation[Any]:
+    """In a plain tool that a run calls: its operation, whose `key` tells one call from another, on every attempt.
+
+    Raises UserError elsewhere. A registered tool is given its operation.
+    """
+    op = sending.get()
+    if op is None:
+        raise UserError("no run is calling a tool here")
+    return op
+
+
+def _tool(tool: ToolSpec) -> FrameworkTool[Any]:
+    return FrameworkTool(_function(tool), name=tool.name, takes_ctx=True, metadata={KEY: False})
+
+
+def _function(tool: ToolSpec) -> Callable[..., Awaitable[object]]:
+    """A function with the parameters of the tool, whose first one is the context in the place of the operation."""
+    told: tuple[type[Exception], ...] = (ToolFailed, Abandoned, *tool.policy.raises)
+
+    async def call(ctx: RunContext[Any], **arguments: object) -> object:
+        ledger = driving.get()
+        if ledger is None:
+            raise UserError(f"{tool.name} is a registered tool: it can be called only in a run")
+
+        lane = str(ctx.tool_call_id)
+        try:
+            return await ledger.guest.call(tool, arguments, lane=lane, made=ledger.notes(lane))
+        except Rejected as rejected:
+            raise TellModel(f"a person has refused this: {rejected.reason}") from rejected
+        except told as failed:
+            raise TellModel(f"{type(failed).__name__}: {failed}") from failed
+
+    first = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=RunContext[Any])
+    given = [
+        inspect.Parameter(
+            one.name, inspect.Parameter.KEYWORD_ONLY, annotation=one.annotation,
+            default=inspect.Parameter.empty if one.required else one.default,
+        )
+        for one in tool.signature.parameters
+    ]  # fmt: skip
+    cast(Any, call).__signature__ = inspect.Signature([first, *given])
+    call.__annotations__ = {"ctx": RunContext[Any]} | {one.name: one.annotation for one in tool.signature.parameters}
+    call.__name__, call.__doc__ = tool.name, inspect.getdoc(inspect.unwrap(tool.fn))
+    return call
