@@ -232,13 +232,14 @@ def _is_rich(given: object) -> bool:
 async def _classified(body: Body, model: str) -> object:
     """Do it, and say of an error what it means for asking again.
 
-    What is none of these may have been done, and paid for: it is in doubt, and asked again.
+    What may pass although it may have been done, and paid for, is in doubt, and asked again. What would come out the
+    same, or is nobody's answer but a mistake of code, is final.
     """
     try:
         return await body()
     except (ModelRateLimitError, ModelUnavailableError) as error:
         raise AskedAgain(str(error), _retry_after(error)) from error
-    except (ModelServerError, ModelConnectionError):
+    except (ModelServerError, ModelConnectionError, OSError):
         raise
     except ModelAPIError as error:
         status = error.status_code if isinstance(error, ModelHTTPError) else None
@@ -246,6 +247,8 @@ async def _classified(body: Body, model: str) -> object:
             raise
         context = isinstance(error, ModelContextWindowExceededError)
         raise ModelRefused(str(error), model, status, context=context) from error
+    except Exception as error:
+        raise ModelRefused(f"{type(error).__name__}: {error}", model, None) from error
 
 
 def _retry_after(error: ModelAPIError) -> float | None:

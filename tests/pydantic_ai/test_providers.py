@@ -1,0 +1,137 @@
+"""The SDKs of real providers against a server that fails: what is asked again, when, and what it is said to have cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.models import Model
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from outlive import Agent as Registered
+from outlive import Operation, Outlive
+from outlive.errors import RunFailed
+from outlive.pydantic_ai import agent, toolset
+from outlive.testing import Lab, lab
+from tests.pydantic_ai.provider import INPUT, OUTPUT, Fault, provider
+
+
+def openai(url: str) -> Model:
+    return OpenAIChatModel("gpt-5", provider=OpenAIProvider(base_url=f"{url}/v1", api_key="none"))
+
+
+def anthropic(url: str) -> Model:
+    return AnthropicModel("claude-opus-5", provider=AnthropicProvider(base_url=url, api_key="none"))
+
+
+EACH = pytest.mark.parametrize("model", [openai, anthropic])
+
+
+def script(messages: list[dict[str, Any]]) -> str | dict[str, dict[str, Any]]:
+    """Two calls of a tool, then what they gave."""
+    rounds = sum(one["role"] == "assistant" for one in messages)
+    return {"double": {"number": rounds + 1}} if rounds < 2 else f"done after {rounds}"
+
+
+async def double(op: Operation, number: int) -> int:
+    return number * 2
+
+
+def registered(model: Model, *, stream: bool = False) -> tuple[Outlive, Registered[str, str]]:
+    app: Outlive = Outlive()
+    tool = app.tool(effect="idempotent")(double)
+    return app, agent(app, Agent(model, name="doubler", toolsets=[toolset(tool)]), stream=stream)
+
+
+async def entries(t: Lab, run: Any, kind: str) -> list[str]:
+    return [line for line in await t.log(run) if line.split()[2] == kind]
+
+
+@EACH
+async def test_an_agent_asks_once_for_each_turn(model: Callable[[str], Model]) -> None:
+    async with provider(script) as them:
+        app, doubler = registered(model(them.url))
+        async with lab(app, deps=None) as t:
+            assert await t.run(doubler, "go") == "done after 2"
+    assert len(them.asked) == 3
+
+
+@EACH
+async def test_who_is_too_busy_is_asked_again_when_he_says(model: Callable[[str], Model]) -> None:
+    async with provider(script) as them:
+        them.faults = [Fault(429, {"retry-after": "70"}), Fault(429, {"retry-after": "7"})]
+        app, doubler = registered(model(them.url))
+        async with lab(app, deps=None) as t:
+            run = await t.start(doubler, "go")
+            await t.advance(seconds=69)
+            assert (len(them.asked), await t.status(run)) == (1, "waiting")
+            await t.advance(seconds=2)
+            assert (len(them.asked), await t.status(run)) == (2, "waiting")
+            await t.advance(seconds=8)
+            assert await run.result() == "done after 2"
+            assert not await entries(t, run, "unknown"), "a refused request costs nothing"
+    assert (len(them.asked), them.charged) == (5, 3)
+
+
+@EACH
+async def test_an_answer_that_is_lost_is_possibly_paid_for(model: Callable[[str], Model]) -> None:
+    async with provider(script) as them:
+        them.faults = [Fault(drop=True)]
+        app, doubler = registered(model(them.url))
+        async with lab(app, deps=None) as t:
+            run = await t.start(doubler, "go")
+            assert await run.result() == "done after 2"
+            assert len(await entries(t, run, "unknown")) == 1
+    assert them.charged == 4
+
+
+@EACH
+async def test_a_failing_provider_is_given_time(model: Callable[[str], Model]) -> None:
+    async with provider(script) as them:
+        them.faults = [Fault(500), Fault(503), Fault(529)]
+        app, doubler = registered(model(them.url))
+        async with lab(app, deps=None) as t:
+            assert await t.run(doubler, "go") == "done after 2"
+    assert len(them.asked) == 6
+
+
+@EACH
+async def test_a_refusal_is_final(model: Callable[[str], Model]) -> None:
+    async with provider(script) as them:
+        them.faults = [Fault(401, body={"error": {"message": "no such key", "type": "authentication_error"}})]
+        app, doubler = registered(model(them.url))
+        async with lab(app, deps=None) as t:
+            with pytest.raises(RunFailed, match="no such key"):
+                await t.run(doubler, "go")
+    assert len(them.asked) == 1
+
+
+@EACH
+async def test_usage_and_cost_are_recorded(model: Callable[[str], Model]) -> None:
+    async with provider(script) as them:
+        app, doubler = registered(model(them.url))
+        async with lab(app, deps=None) as t:
+            run = await t.start(doubler, "go")
+            await run.result()
+            rows = [json.loads(one.outcome or "{}") for one in await t.operations(run) if one.tool == "doubler.model"]
+    used = [one["response"]["usage"] for one in rows]
+    assert [(one["input_tokens"], one["output_tokens"]) for one in used] == [(INPUT, OUTPUT)] * them.charged
+    assert all(float(one["cost"]) > 0 for one in rows)
+
+
+async def test_followers_see_what_a_model_is_writing() -> None:
+    def one_text(messages: list[dict[str, Any]]) -> str:
+        return "a long answer word by word"
+
+    async with provider(one_text) as them:
+        app, doubler = registered(openai(them.url), stream=True)
+        async with lab(app, deps=None) as t:
+            run = await t.start(doubler, "go")
+            assert (await run.result()).strip() == "a long answer word by word"
+    assert them.asked[0]["stream"] is True
