@@ -38,6 +38,20 @@ async def test_branches_are_keyed_by_what_they_call_and_by_their_items(rig: Rig)
     assert scopes == {"/gather/0:add.0", "/gather/0:double.0", "/map/0:a%2Fb", "/map/0:ccc"}
 
 
+async def test_branches_that_record_nothing_leave_their_opening_to_what_comes_next(rig: Rig) -> None:
+    async def nothing() -> int:
+        return 1
+
+    async def body(run: Run[None]) -> object:
+        one, two = await run.gather(nothing(), nothing())
+        await run.first(either=nothing())
+        return one + two
+
+    await rig.settle(await begin(rig, body))
+    assert (await rig.row(RUN)).status == "succeeded"
+    assert [one for one in await rig.kinds(RUN) if one in ("opened", "joined")] == ["opened", "opened", "joined"]
+
+
 async def test_two_branches_of_one_key_are_refused(rig: Rig) -> None:
     async def body(run: Run[None]) -> object:
         async def branch(item: int) -> int:

@@ -1,4 +1,4 @@
-"""The SDKs of real providers against a server that fails: what is asked again, when, and what it is said to have cost."""
+"""The SDKs of real providers against a server that fails: what is asked again, when, and what it is said to cost."""
 
 from __future__ import annotations
 

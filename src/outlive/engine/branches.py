@@ -158,7 +158,9 @@ class Branches:
             if decided is not None:
                 await asyncio.wait([self._tasks[decided]])
             await self._wait_all()
-            if scope.cancelled or (call or self._attempt.fold.keys[key]).cut:
+            # None: its opening goes with what comes next, for no branch has recorded anything.
+            recorded = call or self._attempt.fold.keys.get(key)
+            if scope.cancelled or (recorded is not None and recorded.cut):
                 raise asyncio.CancelledError
         except asyncio.CancelledError:
             self._deciding = False

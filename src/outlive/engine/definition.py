@@ -98,7 +98,8 @@ class ToolSpec:
         if policy.effect == "transactional" and not inspect.iscoroutinefunction(inspect.unwrap(fn)):
             raise Refused(what=describe(fn), why="a transactional tool awaits op.connection; make it `async def`")
         self.name = name
-        self.fn = self.source = fn
+        self.fn = fn
+        self.source: UserFunction = fn
         self.policy = policy
         self.where = describe(fn)
         self.signature = Signature.of(fn, skip=1, where=name)
@@ -193,7 +194,8 @@ class AgentSpec:
         self.on_failure = on_failure
         self.renamed = dict(renamed or {})
         _check_renamed(name, self.renamed)
-        self.fn = self.source = fn
+        self.fn = fn
+        self.source: UserFunction = fn
         self.where = describe(fn)
         signature = Signature.of(fn, skip=1, where=name)
         if len(signature.parameters) != 1:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeVar, cast, get_origin
+from types import FrameType, FunctionType
+from typing import Any, TypeVar, get_origin
 
 try:
     import pydantic_ai
@@ -19,17 +20,19 @@ from pydantic_ai.models import Model, infer_model
 from pydantic_ai.usage import UsageLimits
 
 from outlive.app.outlive import Outlive
+from outlive.engine.callables import describe
 from outlive.engine.definition import Agent
 from outlive.engine.guest import Brought
 from outlive.engine.run import Run
 from outlive.model.approval import Approval
 from outlive.model.errors import Refused
+from outlive.model.function import UserFunction
 from outlive.model.operation import Effect
-from outlive.pydantic_ai.driver import Choose, Conversation, Settings
+from outlive.pydantic_ai.driver import Choose, Compact, Conversation, Settings
 from outlive.pydantic_ai.ledger import plain_tool
 from outlive.pydantic_ai.tools import operation, toolset
 
-__all__ = ["agent", "operation", "toolset"]
+__all__ = ["Compact", "agent", "operation", "toolset"]
 
 D = TypeVar("D")
 O = TypeVar("O")  # noqa: E741 - as the public surface names it
@@ -41,7 +44,8 @@ def agent(  # noqa: PLR0913 - what can be said of an agent
     app: Outlive[D], agent: pydantic_ai.Agent[D, O], *, name: str | None = None, version: str = "1",
     effects: Mapping[str, Effect] | None = None, models: Mapping[str, Model | str] | None = None,
     choose: Choose | None = None, approval: Approval = _APPROVER, limits: UsageLimits | None = None,
-    result: type[O] | None = None, stream: bool = False, renamed: Mapping[str, str] | None = None,
+    result: type[O] | None = None, stream: bool = False, compact: Compact | None = None,
+    renamed: Mapping[str, str] | None = None,
 ) -> Agent[str, O]:  # fmt: skip
     """Register a pydantic-ai agent. Its input is the prompt, its result the output of the agent.
 
@@ -50,7 +54,8 @@ def agent(  # noqa: PLR0913 - what can be said of an agent
     `models` are further models by role; `choose` says, from the conversation so far, which role makes the next turn.
     What pydantic-ai calls *requires approval* waits for people as `approval` says. `limits` bound the whole run; by
     default nothing does. `result` names the type of the output where it cannot be told from `output_type`. With
-    `stream` followers see the text of a model while it writes. Raises Refused for an agent without a name.
+    `stream` followers see the text of a model while it writes. `compact` sums up long conversations. Raises Refused
+    for an agent without a name.
     """
     own = name or agent.name
     if not own:
@@ -60,12 +65,11 @@ def agent(  # noqa: PLR0913 - what can be said of an agent
     registered = _registered(app, own, agent, effects or {})
     settings = Settings(
         own, agent, registered, effects or {}, {role: infer_model(model) for role, model in known.items()},
-        choose, approval, limits or UsageLimits(request_limit=None), stream,
+        choose, approval, limits or UsageLimits(request_limit=None), stream, compact,
     )  # fmt: skip
     made: Agent[str, O] = Agent(own, version, _driver(settings, result or _output(own, agent)), renamed=renamed)
-    frame = sys._getframe(1)
-    made.where = f"{frame.f_globals.get('__name__', '?')} ({frame.f_code.co_filename}:{frame.f_lineno})"
-    made.source = _source(agent, made.source)
+    made.source = _here(sys._getframe(1))
+    made.where = describe(made.source)
     app.registry.add_agent(made)
     return made
 
@@ -120,10 +124,13 @@ def _output(name: str, agent: pydantic_ai.Agent[D, O]) -> Any:
     raise Refused(what=f"the output of {name}", why=f"{kind!r} does not say what is recorded; say result=")
 
 
-def _source(agent: pydantic_ai.Agent[Any, Any], otherwise: Any) -> Any:
-    """A function of the author's, so that the build follows the code that defines the agent."""
-    for one in agent.toolsets:
-        for tool in getattr(one, "tools", {}).values():
-            if (tool.metadata or {}).get("outlive") is not False:
-                return cast(Any, inspect.unwrap(tool.function))
-    return otherwise
+def _here(frame: FrameType) -> UserFunction:
+    """A function that stands where the agent is registered: its file is what the build follows, its line is told."""
+
+    def registered() -> None:
+        """Never called."""
+
+    code = registered.__code__.replace(co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno)
+    there = FunctionType(code, {}, frame.f_code.co_name)
+    there.__module__ = str(frame.f_globals.get("__name__", "?"))
+    return there
