@@ -83,6 +83,25 @@ class Client:
             done.cancel()
             raise
 
+    def submit(self, work: Coroutine[Any, Any, R]) -> Future[R]:
+        """Begin it on the loop; from any thread, and from inside an event loop too, whose caller awaits the future.
+
+        A future that is cancelled cancels the work.
+        """
+        done: Future[R] = Future()
+        try:
+            with self._lock:
+                self._opened(blocking=False).begin(work, done)
+        except BaseException:
+            work.close()
+            raise
+        return done
+
+    @property
+    def app(self) -> Outlive[Any]:
+        """The application as it is open on the loop: for what is done there alone."""
+        return self._app
+
     def close(self) -> None:
         """Let calls in flight end, close the store and end the thread. The next call opens it again."""
         with self._lock:
@@ -98,8 +117,8 @@ class Client:
     ) -> None:
         self.close()
 
-    def _opened(self) -> _Serving:
-        if asyncio._get_running_loop() is not None:
+    def _opened(self, *, blocking: bool = True) -> _Serving:
+        if blocking and asyncio._get_running_loop() is not None:
             raise Refused(what="a blocking call inside an event loop", why="await the same of Outlive and its Handle")
         if self._serving is None:
             self._serving = _Serving(self._app)

@@ -19,7 +19,8 @@ OutliveError
 │   ├── ScopeError            a durable call from a task that does not own the scope
 │   ├── ScopeOpen             a turn ended while a branch was still open
 │   ├── ForeignCancellation   something other than the engine cancelled a durable call
-│   └── Diverged              the code asks for something else than the log has
+│   ├── Diverged              the code asks for something else than the log has
+│   └── GraphChanged          a thread waits in a node that the graph does not have
 ├── RequestError              the request cannot be met as it stands
 │   ├── UnknownRun            no run of that id
 │   ├── UnknownOperation      no operation of that id in the run, or several that begin so
@@ -43,6 +44,7 @@ OutliveError
 │   │   └── LinkUsed          it was used before
 │   ├── SettingInvalid        a setting has a value that cannot be used
 │   ├── KeyDiffers            a bundle was written under another key than the tenant has
+│   ├── ThreadHeld            somebody else writes to the thread of a graph; nothing was written
 │   └── SecretMissing         no provider has the secret
 ├── RunEnded                  what a caller who waits for a result is told
 │   ├── RunFailed             the agent raised
@@ -60,7 +62,8 @@ OutliveError
 └── DataError                 what is stored cannot be trusted: a person must look
     ├── UndecodableEntry      an entry or payload cannot be read
     ├── BadBundle             a bundle was cut off, put in another order, or altered
-    └── ChainBroken           an entry does not carry the digest of the one before
+    ├── ChainBroken           an entry does not carry the digest of the one before
+    └── GraphIncomplete       bytes that a checkpoint of a graph names are not in the store
 """
 
 from __future__ import annotations
@@ -230,6 +233,18 @@ class Diverged(CodeError):
         super().__init__(f"the log has {has}{at} here, the code asks for {asks}{' at ' + line if line else ''}")
         self.has, self.asks, self.line, self.seq, self.call = has, asks, line, seq, call
         """`call` is scope, kind, name and digest of what the code asks for, where one call is in the way of another."""
+
+
+class GraphChanged(CodeError):
+    """A thread waits in a node that the graph does not have: it was renamed or removed, and nothing would happen."""
+
+    def __init__(self, *, thread: str, nodes: tuple[str, ...]) -> None:
+        which = ", ".join(nodes)
+        super().__init__(
+            f"thread {thread} goes on in {which}, which this graph does not have; give the node its name back, "
+            f"or start anew with an input"
+        )
+        self.thread, self.nodes = thread, nodes
 
 
 class RequestError(OutliveError):
@@ -425,6 +440,16 @@ class KeyDiffers(RequestError):
         self.bundle, self.tenant, self.why = bundle, tenant, why
 
 
+class ThreadHeld(RequestError):
+    """Somebody else writes to the thread of a graph, or does since; nothing was written."""
+
+    def __init__(self, *, thread: str, holder: str, seconds: float) -> None:
+        who = f"held by {holder or 'nobody'}"
+        until = f", whose lease ends in {seconds:.1f} s unless it lives" if holder else " any more"
+        super().__init__(f"thread {thread} is {who}{until}")
+        self.thread, self.holder, self.seconds = thread, holder, seconds
+
+
 class SecretMissing(RequestError):
     """No provider has the secret."""
 
@@ -558,3 +583,11 @@ class ChainBroken(DataError):
     def __init__(self, *, run: str, seq: int) -> None:
         super().__init__(f"run {run}: entry {seq} does not fit the chain; it or one before it was changed")
         self.run, self.seq = run, seq
+
+
+class GraphIncomplete(DataError):
+    """Bytes that a checkpoint of a graph names are not in the store."""
+
+    def __init__(self, *, thread: str, checkpoint: str, what: str) -> None:
+        super().__init__(f"checkpoint {checkpoint} of thread {thread} names {what}, which is not in the store")
+        self.thread, self.checkpoint, self.what = thread, checkpoint, what

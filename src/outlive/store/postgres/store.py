@@ -15,6 +15,7 @@ from outlive.store.postgres.approvals import PostgresApprovals
 from outlive.store.postgres.base import Connection, Connections
 from outlive.store.postgres.bundle import PostgresBundles
 from outlive.store.postgres.connection import Place, arguments, connect_blocking, place_of
+from outlive.store.postgres.graphs import PostgresGraphs
 from outlive.store.postgres.hints import Listener, Sender, notifying
 from outlive.store.postgres.identity import identified
 from outlive.store.postgres.keeping import PostgresKeeping
@@ -45,6 +46,7 @@ class PostgresStore(
     PostgresBundles,
     PostgresTelling,
     PostgresStreaming,
+    PostgresGraphs,
 ):
     """A schema of a PostgreSQL database; see the port for its contract. It belongs to the event loop that opens it.
 

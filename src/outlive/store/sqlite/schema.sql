@@ -123,6 +123,95 @@ CREATE TABLE entry (
     primary key (tenant, run_id, seq)
 ) strict, without rowid;
 
+CREATE TABLE graph_chain (
+    tenant text not null,
+    thread text not null,
+    id text not null,
+    base text,
+    shared integer not null,
+    length integer not null,
+    primary key (tenant, thread, id)
+) strict, without rowid;
+
+CREATE TABLE graph_checkpoint (
+    tenant text not null,
+    thread text not null,
+    ns text not null,
+    id text not null,
+    parent text,
+    versions text not null,
+    kind text not null,
+    body blob not null,
+    metadata_kind text not null,
+    metadata blob not null,
+    run text,
+    primary key (tenant, thread, ns, id)
+) strict, without rowid;
+
+CREATE TABLE graph_item (
+    tenant text not null,
+    prefix text not null,
+    key text not null,
+    value text not null,
+    created_at integer not null,
+    updated_at integer not null,
+    ttl_ms integer,
+    expires_at integer,
+    primary key (tenant, prefix, key)
+) strict, without rowid;
+
+CREATE TABLE graph_link (
+    tenant text not null,
+    thread text not null,
+    chain text not null,
+    place integer not null,
+    digest text not null,
+    primary key (tenant, thread, chain, place)
+) strict, without rowid;
+
+CREATE TABLE graph_piece (
+    tenant text not null,
+    thread text not null,
+    digest text not null,
+    kind text not null,
+    body blob not null,
+    primary key (tenant, thread, digest)
+) strict;
+
+CREATE TABLE graph_thread (
+    tenant text not null,
+    id text not null,
+    known text not null,
+    holder text not null default '',
+    token text,
+    expires_at integer,
+    updated_at integer not null,
+    primary key (tenant, id)
+) strict, without rowid;
+
+CREATE TABLE graph_value (
+    tenant text not null,
+    thread text not null,
+    ns text not null,
+    channel text not null,
+    version text not null,
+    shape text not null,
+    primary key (tenant, thread, ns, channel, version)
+) strict, without rowid;
+
+CREATE TABLE graph_write (
+    tenant text not null,
+    thread text not null,
+    ns text not null,
+    checkpoint text not null,
+    task text not null,
+    place integer not null,
+    channel text not null,
+    path text not null,
+    shape text not null,
+    primary key (tenant, thread, ns, checkpoint, task, place)
+) strict, without rowid;
+
 CREATE TABLE inbox (
     id integer primary key,
     tenant text not null,
@@ -299,6 +388,10 @@ CREATE INDEX delta_age on delta (created_at);
 CREATE INDEX delta_of_run on delta (tenant, run_id, position);
 
 CREATE INDEX entry_blob on entry (tenant, blob) where blob is not null;
+
+CREATE INDEX graph_checkpoint_of_run on graph_checkpoint (tenant, run) where run is not null;
+
+CREATE INDEX graph_item_expiry on graph_item (expires_at) where expires_at is not null;
 
 CREATE INDEX inbox_control on inbox (tenant, run_id) where taken_seq is null and topic = 'control';
 

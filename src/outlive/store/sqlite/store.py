@@ -24,6 +24,7 @@ from outlive.store.sqlite.connection import (
     file_identity,
     unsafe_settings,
 )
+from outlive.store.sqlite.graphs import SQLiteGraphs
 from outlive.store.sqlite.hints import HintFile
 from outlive.store.sqlite.keeping import SQLiteKeeping
 from outlive.store.sqlite.keyed import SQLiteKeys
@@ -51,6 +52,7 @@ class SQLiteStore(
     SQLiteBundles,
     SQLiteTelling,
     SQLiteStreaming,
+    SQLiteGraphs,
 ):
     """A file on a local disk, shared by any number of processes of the machine; see the port for its contract.
 

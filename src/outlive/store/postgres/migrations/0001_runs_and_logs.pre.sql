@@ -333,6 +333,102 @@ create unlogged table {schema}.delta (
 create index delta_of_run on {schema}.delta (tenant, run_id, position);
 create index delta_age on {schema}.delta (created_at);
 
+-- Checkpoints of graphs that another library runs (`outlive.langgraph`). Bytes are that library's; nothing here reads
+-- them. `token` is null when nobody holds the thread; `known` changes when values of the thread are taken away.
+create table {schema}.graph_thread (
+    tenant text collate "C" not null,
+    id text collate "C" not null,
+    known text not null,
+    holder text not null default '',
+    token text,
+    expires_at bigint,
+    updated_at bigint not null,
+    primary key (tenant, id)
+);
+
+create table {schema}.graph_checkpoint (
+    tenant text collate "C" not null,
+    thread text collate "C" not null,
+    ns text collate "C" not null,
+    id text collate "C" not null,
+    parent text collate "C",
+    versions text not null,
+    kind text not null,
+    body bytea not null,
+    metadata_kind text not null,
+    metadata bytea not null,
+    run text collate "C",
+    primary key (tenant, thread, ns, id)
+);
+create index graph_checkpoint_of_run on {schema}.graph_checkpoint (tenant, run) where run is not null;
+
+create table {schema}.graph_value (
+    tenant text collate "C" not null,
+    thread text collate "C" not null,
+    ns text collate "C" not null,
+    channel text collate "C" not null,
+    version text collate "C" not null,
+    shape text not null,
+    primary key (tenant, thread, ns, channel, version)
+);
+
+create table {schema}.graph_write (
+    tenant text collate "C" not null,
+    thread text collate "C" not null,
+    ns text collate "C" not null,
+    checkpoint text collate "C" not null,
+    task text collate "C" not null,
+    place bigint not null,
+    channel text collate "C" not null,
+    path text collate "C" not null,
+    shape text not null,
+    primary key (tenant, thread, ns, checkpoint, task, place)
+);
+
+-- A value, or a part of one, once in its thread: by its keyed digest.
+create table {schema}.graph_piece (
+    tenant text collate "C" not null,
+    thread text collate "C" not null,
+    digest text collate "C" not null,
+    kind text not null,
+    body bytea not null,
+    primary key (tenant, thread, digest)
+);
+
+-- A list that grows: the first `shared` links are those of `base`.
+create table {schema}.graph_chain (
+    tenant text collate "C" not null,
+    thread text collate "C" not null,
+    id text collate "C" not null,
+    base text collate "C",
+    shared bigint not null,
+    length bigint not null,
+    primary key (tenant, thread, id)
+);
+
+create table {schema}.graph_link (
+    tenant text collate "C" not null,
+    thread text collate "C" not null,
+    chain text collate "C" not null,
+    place bigint not null,
+    digest text collate "C" not null,
+    primary key (tenant, thread, chain, place)
+);
+
+-- Values that graphs remember across threads, by namespace and key. `expires_at` is null for what is kept.
+create table {schema}.graph_item (
+    tenant text collate "C" not null,
+    prefix text collate "C" not null,
+    key text collate "C" not null,
+    value text not null,
+    created_at bigint not null,
+    updated_at bigint not null,
+    ttl_ms bigint,
+    expires_at bigint,
+    primary key (tenant, prefix, key)
+);
+create index graph_item_expiry on {schema}.graph_item (expires_at) where expires_at is not null;
+
 -- For people. Their columns do not change.
 
 create view {schema}.who_owns_it as

@@ -331,6 +331,102 @@ create table delta (
 create index delta_of_run on delta (tenant, run_id, position);
 create index delta_age on delta (created_at);
 
+-- Checkpoints of graphs that another library runs (`outlive.langgraph`). Bytes are that library's; nothing here reads
+-- them. `token` is null when nobody holds the thread; `known` changes when values of the thread are taken away.
+create table graph_thread (
+    tenant text not null,
+    id text not null,
+    known text not null,
+    holder text not null default '',
+    token text,
+    expires_at integer,
+    updated_at integer not null,
+    primary key (tenant, id)
+) strict, without rowid;
+
+create table graph_checkpoint (
+    tenant text not null,
+    thread text not null,
+    ns text not null,
+    id text not null,
+    parent text,
+    versions text not null,
+    kind text not null,
+    body blob not null,
+    metadata_kind text not null,
+    metadata blob not null,
+    run text,
+    primary key (tenant, thread, ns, id)
+) strict, without rowid;
+create index graph_checkpoint_of_run on graph_checkpoint (tenant, run) where run is not null;
+
+create table graph_value (
+    tenant text not null,
+    thread text not null,
+    ns text not null,
+    channel text not null,
+    version text not null,
+    shape text not null,
+    primary key (tenant, thread, ns, channel, version)
+) strict, without rowid;
+
+create table graph_write (
+    tenant text not null,
+    thread text not null,
+    ns text not null,
+    checkpoint text not null,
+    task text not null,
+    place integer not null,
+    channel text not null,
+    path text not null,
+    shape text not null,
+    primary key (tenant, thread, ns, checkpoint, task, place)
+) strict, without rowid;
+
+-- A value, or a part of one, once in its thread: by its keyed digest.
+create table graph_piece (
+    tenant text not null,
+    thread text not null,
+    digest text not null,
+    kind text not null,
+    body blob not null,
+    primary key (tenant, thread, digest)
+) strict;
+
+-- A list that grows: the first `shared` links are those of `base`.
+create table graph_chain (
+    tenant text not null,
+    thread text not null,
+    id text not null,
+    base text,
+    shared integer not null,
+    length integer not null,
+    primary key (tenant, thread, id)
+) strict, without rowid;
+
+create table graph_link (
+    tenant text not null,
+    thread text not null,
+    chain text not null,
+    place integer not null,
+    digest text not null,
+    primary key (tenant, thread, chain, place)
+) strict, without rowid;
+
+-- Values that graphs remember across threads, by namespace and key. `expires_at` is null for what is kept.
+create table graph_item (
+    tenant text not null,
+    prefix text not null,
+    key text not null,
+    value text not null,
+    created_at integer not null,
+    updated_at integer not null,
+    ttl_ms integer,
+    expires_at integer,
+    primary key (tenant, prefix, key)
+) strict, without rowid;
+create index graph_item_expiry on graph_item (expires_at) where expires_at is not null;
+
 -- For people. Their columns do not change.
 
 create view who_owns_it as

@@ -1,0 +1,10 @@
+"""LangGraph on this store: a checkpointer, a store, and tools whose calls are recorded. Needs the extra `langgraph`."""
+
+from importlib.util import find_spec
+
+if find_spec("langgraph") is None:
+    raise ImportError("outlive.langgraph needs LangGraph: pip install 'outlive[langgraph]'")
+
+from outlive.langgraph.saver import OutliveSaver
+
+__all__ = ["OutliveSaver"]
