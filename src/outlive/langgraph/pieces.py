@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,8 @@ _INLINE, _SHORT, _SMALL = 128, 8, 1024
 # How deep dicts are taken apart, from how many common links on a chain is worth sharing, and how long a line of bases.
 _DEEP, _SHARED, _BASES = 3, 32, 64
 _KEPT = 3
+# From how many bytes on a piece is compressed, and how its kind begins then.
+_PRESSED, _ZLIB = 256, "zlib:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,8 @@ class Shaper:
         return named
 
     def _seal(self, kind: str, body: bytes) -> Piece:
+        if len(body) > _PRESSED and len(pressed := zlib.compress(body)) < 0.9 * len(body):
+            kind, body = f"{_ZLIB}{kind}", pressed
         if self._cipher is None:
             return Piece(kind, body)
         name, sealed = self._cipher.encrypt(body)
@@ -160,8 +165,14 @@ def joined(
                 raise KeyError(str(one))
 
     def load(digest: str) -> Any:
-        piece = pieces[digest]
-        return serde.loads_typed((piece.kind, bytes(piece.body)))
+        kind, body = pieces[digest].kind, bytes(pieces[digest].body)
+        if not kind.startswith(_ZLIB):
+            return serde.loads_typed((kind, body))
+        kind = kind.removeprefix(_ZLIB)
+        if isinstance(serde, EncryptedSerializer):
+            kind, _, cipher = kind.rpartition("+")
+            return serde.serde.loads_typed((kind, zlib.decompress(serde.cipher.decrypt(cipher, body))))
+        return serde.loads_typed((kind, zlib.decompress(body)))
 
     return read(json.loads(shape))
 

@@ -96,7 +96,7 @@ class OutliveSaver(BaseCheckpointSaver[str]):
 
     async def aleave(self, hold: Hold) -> None:
         """As `leave`."""
-        await self._ado(self._threads.leave(hold))
+        await asyncio.shield(self._ado(self._threads.leave(hold)))
 
     # ---- reading
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import socket
 from collections import OrderedDict
@@ -46,6 +47,8 @@ from outlive.store.graphs import (
     WriteRow,
     named,
 )
+
+log = logging.getLogger("outlive.langgraph")
 
 _PAGE = 50
 _MOST_KNOWN = 256
@@ -115,10 +118,13 @@ class Threads:
         )  # fmt: skip
 
     async def leave(self, hold: Hold) -> None:
-        """Give it up. One that cannot be given up ends with its lease."""
+        """Give it up. One that cannot be given up ends with its lease: what was done is done all the same."""
         if self._held.get(hold.thread) is hold:
             del self._held[hold.thread]
-        await self._store().leave_thread(self._tenant, hold.thread, hold.token)
+        try:
+            await self._store().leave_thread(self._tenant, hold.thread, hold.token)
+        except StoreError as error:
+            log.warning("thread %s stays held until its lease ends: %s", hold.thread, error)
 
     def end(self) -> None:
         """Stop renewing; what is held ends with its lease."""

@@ -18,6 +18,7 @@ from outlive.store.postgres.connection import Place, arguments, connect_blocking
 from outlive.store.postgres.graphs import PostgresGraphs
 from outlive.store.postgres.hints import Listener, Sender, notifying
 from outlive.store.postgres.identity import identified
+from outlive.store.postgres.items import PostgresItems
 from outlive.store.postgres.keeping import PostgresKeeping
 from outlive.store.postgres.keyed import PostgresKeys
 from outlive.store.postgres.log import PostgresLog
@@ -47,6 +48,7 @@ class PostgresStore(
     PostgresTelling,
     PostgresStreaming,
     PostgresGraphs,
+    PostgresItems,
 ):
     """A schema of a PostgreSQL database; see the port for its contract. It belongs to the event loop that opens it.
 

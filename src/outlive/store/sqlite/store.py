@@ -26,6 +26,7 @@ from outlive.store.sqlite.connection import (
 )
 from outlive.store.sqlite.graphs import SQLiteGraphs
 from outlive.store.sqlite.hints import HintFile
+from outlive.store.sqlite.items import SQLiteItems
 from outlive.store.sqlite.keeping import SQLiteKeeping
 from outlive.store.sqlite.keyed import SQLiteKeys
 from outlive.store.sqlite.log import SQLiteLog
@@ -53,6 +54,7 @@ class SQLiteStore(
     SQLiteTelling,
     SQLiteStreaming,
     SQLiteGraphs,
+    SQLiteItems,
 ):
     """A file on a local disk, shared by any number of processes of the machine; see the port for its contract.
 

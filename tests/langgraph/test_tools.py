@@ -1,0 +1,132 @@
+"""Tool calls of a graph are operations: recorded before they are sent, known again, and never repeated blindly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.types import Command
+
+from outlive import Outlive
+from outlive.errors import Refused, RunExists
+from outlive.langgraph import OutliveSaver, ToolNode
+from tests.langgraph import shop
+
+CONFIG: Any = {"configurable": {"thread_id": "t"}}
+HELLO = {"messages": [HumanMessage("hello", id="h")]}
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/graphs.db" if request.param == "sqlite" else request.getfixturevalue("postgres")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(shop.LEDGER, str(tmp_path / "ledger"))
+    (tmp_path / "ledger").touch()
+    return tmp_path / "ledger"
+
+
+@pytest.fixture
+async def served(url: str, ledger: Path) -> AsyncIterator[tuple[Outlive[None], OutliveSaver, ToolNode]]:
+    app = shop.application(url)
+    node = ToolNode(list(app.registry.tools.values()), app=app)  # type: ignore[arg-type]
+    saver = OutliveSaver(app)
+    async with app, app.worker():
+        yield app, saver, node
+    node.close()
+    saver.close()
+
+
+def answers(state: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(one.status, one.content) for one in state["messages"] if isinstance(one, ToolMessage)]
+
+
+LINE = {"article": "book"}
+
+
+async def test_calls_are_recorded_and_answered(served: Any, ledger: Path) -> None:
+    app, saver, node = served
+    says = shop.asks(("charge", {"customer": "anna", "line": LINE}), ("look_up", {"customer": "bert"}))
+    state = await shop.graph(saver, node, says).ainvoke(HELLO, CONFIG)
+    assert answers(state) == [("success", "charged anna"), ("success", '{"orders":4}')]
+    assert ledger.read_text() == "charge anna book 100\n"
+
+
+async def test_what_is_recorded_is_not_done_again(served: Any, ledger: Path) -> None:
+    _, saver, node = served
+    graph = shop.graph(saver, node, shop.asks(("charge", {"customer": "anna", "line": LINE})))
+    await graph.ainvoke(HELLO, CONFIG)
+    before = [one async for one in graph.aget_state_history(CONFIG) if one.next == ("tools",)][0]
+    state = await graph.ainvoke(None, before.config)
+    assert answers(state) == [("success", "charged anna")]
+    assert ledger.read_text() == "charge anna book 100\n"
+
+
+async def test_another_message_with_the_same_call_id_is_another_call(served: Any, ledger: Path) -> None:
+    _, saver, node = served
+    for message in ("m1", "m2"):
+        says = shop.asks(("charge", {"customer": "anna", "line": LINE}), message=message)
+        await shop.graph(saver, node, says).ainvoke({"messages": [HumanMessage("again", id=f"h{message}")]}, CONFIG)
+    assert ledger.read_text() == "charge anna book 100\n" * 2
+
+
+async def test_the_same_call_with_other_arguments_is_an_error(served: Any, ledger: Path) -> None:
+    _, saver, node = served
+    asked = ("charge", {"customer": "anna", "line": LINE})
+    await shop.graph(saver, node, shop.asks(asked)).ainvoke(HELLO, CONFIG)
+    await saver.adelete_thread("t")
+    other = ("charge", {"customer": "bert", "line": LINE})
+    with pytest.raises(RunExists):
+        await shop.graph(saver, node, shop.asks(other)).ainvoke(HELLO, CONFIG)
+    assert ledger.read_text() == "charge anna book 100\n"
+
+
+async def test_a_known_failure_is_told_to_the_model(served: Any, ledger: Path) -> None:
+    _, saver, node = served
+    says = shop.asks(("charge", {"customer": "poor", "line": LINE}), ("charge", {"customer": 7}), ("fly", {}))
+    state = await shop.graph(saver, node, says).ainvoke(HELLO, CONFIG)
+    declined, misfit, unknown = answers(state)
+    assert declined == ("error", "CardDeclined: no money")
+    assert misfit[0] == "error" and "line" in misfit[1]
+    assert unknown[0] == "error" and "fly is not a valid tool" in unknown[1]
+
+
+async def test_what_waits_for_a_person_interrupts_the_graph(served: Any, ledger: Path) -> None:
+    app, saver, node = served
+    graph = shop.graph(saver, node, shop.asks(("pay_out", {"customer": "anna"})))
+    [asked] = (await graph.ainvoke(HELLO, CONFIG))["__interrupt__"]
+    assert asked.value["tool"] == "pay_out" and asked.value["status"] == "waiting"
+    [again] = (await graph.ainvoke(Command(resume="?"), CONFIG))["__interrupt__"]
+    assert again.value["run"] == asked.value["run"] and ledger.read_text() == ""
+    [approval] = await app.approvals.list()
+    await app.approvals.approve(approval.id, who="maria", role="boss")
+    state = await graph.ainvoke(Command(resume="?"), CONFIG)
+    assert answers(state) == [("success", "paid")] and ledger.read_text() == "pay anna\n"
+
+
+async def test_a_graph_that_is_not_awaited_is_served_too(served: Any, ledger: Path) -> None:
+    _, saver, node = served
+    graph = shop.graph(saver, node, shop.asks(("charge", {"customer": "anna", "line": LINE})))
+    state = await asyncio.to_thread(graph.invoke, HELLO, CONFIG)
+    assert answers(state) == [("success", "charged anna")]
+
+
+def test_what_would_not_be_recorded_is_refused(url: str, ledger: Path) -> None:
+    @tool
+    def plain(x: int) -> int:
+        """Plain."""
+        return x
+
+    app = shop.application(url)
+    with pytest.raises(Refused, match=r"register the function with @app.tool\(effect=…\)"):
+        ToolNode([plain], app=app)  # type: ignore[list-item]
+    node = ToolNode([app.registry.tools["charge"]], app=app)  # type: ignore[list-item]
+    with pytest.raises(Refused, match="only outlive.langgraph.ToolNode records it"):
+        node.tools_by_name["charge"].invoke({"customer": "x", "line": LINE})
