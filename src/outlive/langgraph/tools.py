@@ -26,7 +26,7 @@ from outlive.engine.definition import Agent, Tool
 from outlive.engine.run import Run
 from outlive.log.canonical import digest
 from outlive.model.errors import AgentError, BadArguments, Refused, TimedOut
-from outlive.model.ids import LONGEST_NAME, Tenant
+from outlive.model.ids import LONGEST_NAME, RunId, Tenant
 
 AGENT = "langgraph-tool-call"
 PATIENCE = timedelta(minutes=10)
@@ -140,11 +140,19 @@ class ToolNode(prebuilt.ToolNode):
                 answered = await handle.result(timeout=_LOOK)
             except TimedOut as error:
                 waited += _LOOK
-                if error.status in ("waiting", "blocked") or waited >= self._patience:
+                if waited >= self._patience or await self._stands_still(run):
                     told: dict[str, object] = {"tool": call["name"], "tool_call_id": call["id"], "run": run}
                     return {**told, "status": error.status, "why": error.detail}
                 continue
             return ToolMessage(answered.content, name=call["name"], tool_call_id=call["id"], status=answered.status)
+
+    async def _stands_still(self, run: str) -> bool:
+        """Whether it waits for a person, or for something that takes its time; not for its next attempt."""
+        store = self._client.app.opened
+        row = await store.run(Tenant(self._tenant), RunId(run))
+        if row is None or row.status != "waiting":
+            return row is not None and row.status == "blocked"
+        return row.wake_at is None or row.wake_at - await store.now() > self._patience / timedelta(milliseconds=1)
 
     def _asked(self, call: ToolCall) -> Asked | ToolMessage:
         """The call in the tool's own types; a message for the model where its arguments do not fit."""
