@@ -37,6 +37,11 @@ def wrote(what: str) -> None:
         ledger.write(f"{what}\n")
 
 
+def done() -> str:
+    """What was done."""
+    return Path(os.environ[LEDGER]).read_text()
+
+
 def application(url: str) -> Outlive[None]:
     """Tools and all."""
     app: Outlive[None] = Outlive(url)

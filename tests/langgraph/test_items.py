@@ -69,9 +69,10 @@ def test_namespaces_are_what_memory_has(store: OutliveStore, asked: Any) -> None
 
 def test_a_batch_reads_before_it_writes(store: OutliveStore) -> None:
     store.put(("a",), "k", {"was": 1})
-    ops = [PutOp(("a",), "k", {"is": 2}), GetOp(("a",), "k"), SearchOp(("a",)), ListNamespacesOp()]
+    ops: list[Any] = [PutOp(("a",), "k", {"is": 2}), GetOp(("a",), "k"), SearchOp(("a",)), ListNamespacesOp()]
+    item: Any
     _, item, found, namespaces = store.batch(ops)
-    assert item is not None and item.value == {"was": 1}  # type: ignore[union-attr]
+    assert item.value == {"was": 1}
     assert shown(found) == {(("a",), "k", "{'was': 1}")} and namespaces == [("a",)]
     again = store.get(("a",), "k")
     assert again is not None and again.value == {"is": 2} and again.created_at < again.updated_at

@@ -1,4 +1,4 @@
-"""The process is killed in the middle of parallel tool calls: nothing recorded is done again, nothing in doubt either."""
+"""The process is killed amid parallel tool calls: what is recorded is not done again, nor what is in doubt."""
 
 from __future__ import annotations
 
@@ -36,13 +36,10 @@ async def test_what_was_recorded_and_what_is_in_doubt_is_not_done_again(
     monkeypatch.setenv(shop.LEDGER, str(tmp_path / "ledger"))
     monkeypatch.setenv("OUTLIVE_LEASE", "2s")
     ledger = tmp_path / "ledger"
-    command = [sys.executable, "-m", "tests.langgraph.shopper", url]
-    with subprocess.Popen(command, cwd=ROOT) as process:
-        await asyncio.to_thread(until, lambda: ledger.exists() and len(ledger.read_text().split("\n")) == 4, "all sent")
-        await asyncio.to_thread(until, lambda: recorded(url) == 2, "two are recorded")
-        process.kill()
+    await asyncio.to_thread(shop_and_die, url, ledger)
     app = shop.application(url)
-    node = ToolNode(list(app.registry.tools.values()), app=app)  # type: ignore[arg-type]
+    tools: Any = list(app.registry.tools.values())
+    node = ToolNode(tools, app=app)
     with OutliveSaver(app, lease=timedelta(seconds=2)) as saver:
         graph = one_writer(shop.graph(saver, node, CALLS), wait=timedelta(seconds=30))
         async with app, app.worker():
@@ -54,6 +51,14 @@ async def test_what_was_recorded_and_what_is_in_doubt_is_not_done_again(
     assert answers == ["charged anna", "shipped", "charged bert"]
     assert sorted(ledger.read_text().splitlines()) == ["charge anna book 100", "charge bert pen 100", "ship anna"]
     node.close()
+
+
+def shop_and_die(url: str, ledger: Path) -> None:
+    """A process that is killed when all three calls were sent, and two have their record."""
+    with subprocess.Popen([sys.executable, "-m", "tests.langgraph.shopper", url], cwd=ROOT) as process:
+        until(lambda: ledger.exists() and len(ledger.read_text().split("\n")) == 4, "all sent")
+        until(lambda: recorded(url) == 2, "two are recorded")
+        process.kill()
 
 
 def command_line(url: str, *words: str) -> str:

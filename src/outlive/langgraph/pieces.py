@@ -21,7 +21,7 @@ from outlive.store.graphs import Batch, Chain, Piece
 
 Shape = list[Any]
 # A value of few bytes stands in its shape; a list of few elements is written out. What is smaller in all is one piece.
-_INLINE, _SHORT, _SMALL = 128, 8, 1024
+_INLINE, _SHORT, _SMALL = 128, 8, 256
 # How deep dicts are taken apart, from how many common links on a chain is worth sharing, and how long a line of bases.
 _DEEP, _SHARED, _BASES = 3, 32, 64
 _KEPT = 3

@@ -1,4 +1,4 @@
-"""`ToolNode`: each tool call of a graph is an operation in a run of its own, known by the thread and the id of the call.
+"""`ToolNode`: each tool call of a graph is an operation in a run of its own, known by the thread and the call's id.
 
 A graph that is invoked again, by whomever and after whatever crash, asks for the same run, and gets what is recorded.
 What cannot be known yet (an approval, an operation in doubt) interrupts the graph until it is.
@@ -7,7 +7,6 @@ What cannot be known yet (an approval, an operation in doubt) interrupts the gra
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
@@ -31,7 +30,6 @@ from outlive.model.ids import LONGEST_NAME, RunId, Tenant
 AGENT = "langgraph-tool-call"
 PATIENCE = timedelta(minutes=10)
 Done = ToolMessage | Command[Any]
-Outputs = Done | list[Done]
 
 # How long a result is waited for before it is looked why there is none yet.
 _LOOK = timedelta(seconds=0.5)
@@ -59,9 +57,10 @@ async def tool_call(run: Run[Any], asked: Asked) -> Answered:
     tool = cast("Tool[..., object]", found)
     named = tool.signature.decode(asked.arguments, where=f"the arguments of {asked.tool}")
     positional, rest = tool.signature.spread(named)
+    failures: tuple[type[Exception], ...] = (AgentError, *tool.policy.raises)
     try:
         result = await run.call(tool, *positional, **rest)
-    except (AgentError, *tool.policy.raises) as error:
+    except failures as error:
         return Answered(status="error", content=f"{type(error).__name__}: {error}")
     text = result if isinstance(result, str) else tool.signature.result.encode(result, where=asked.tool)
     return Answered(status="success", content=text)
@@ -81,7 +80,7 @@ class ToolNode(prebuilt.ToolNode):
         queue: str = "default", patience: timedelta = PATIENCE, messages_key: str = "messages",
     ) -> None:  # fmt: skip
         for tool in tools:
-            if not isinstance(tool, Tool) or app.registry.tools.get(getattr(tool, "name", "")) is not tool:
+            if app.registry.tools.get(getattr(tool, "name", "")) is not tool:
                 why = "its calls would not be recorded; register the function with @app.tool(effect=…)"
                 raise Refused(what=f"{tool!r} in a ToolNode", why=why)
         super().__init__(
@@ -100,7 +99,7 @@ class ToolNode(prebuilt.ToolNode):
         """Close what the first call opened; the next one opens it again."""
         self._client.close()
 
-    def _recorded(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Outputs]) -> Outputs:
+    def _recorded(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Done]) -> Done:
         if request.tool is None:
             return execute(request)
         while True:
@@ -109,9 +108,7 @@ class ToolNode(prebuilt.ToolNode):
                 return found
             interrupt(found)
 
-    async def _arecorded(
-        self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Outputs]]
-    ) -> Outputs:
+    async def _arecorded(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Done]]) -> Done:
         if request.tool is None:
             return await execute(request)
         while True:
@@ -196,7 +193,7 @@ def _never(**arguments: object) -> None:
 
 
 def _message(state: Any, key: str, call: ToolCall) -> str:
-    """The id of the message that asks for the call: what tells calls apart where a model numbers them from 0 each time."""
+    """The id of the message that asks for the call: a model may number its calls from 0 in each."""
     messages = state if isinstance(state, list) else state.get(key) if isinstance(state, dict) else getattr(state, key)
     for one in reversed(messages or ()):
         if isinstance(one, AIMessage) and any(call["id"] == other["id"] for other in one.tool_calls):

@@ -29,9 +29,9 @@ _BRANCH, _JOIN = "branch:to:", "join:"
 
 
 def one_writer(graph: G, *, wait: timedelta = AT_ONCE) -> G:
-    """The same graph, each of whose invocations holds its thread: `graph = one_writer(builder.compile(…))`.
+    """The same graph, each of whose invocations holds its thread.
 
-    While one runs, a second one of the same thread, in this process or another, raises ThreadHeld, after `wait` at
+    Say `graph = one_writer(builder.compile(checkpointer=OutliveSaver(…)))`. While one runs, a second one of the same thread, in this process or another, raises ThreadHeld, after `wait` at
     most; when the process dies that has it, the thread is free as soon as the saver's lease has ended. To resume raises
     GraphChanged where the thread waits in a node that the graph does not have any more, and Refused when no interrupt
     waits for the answer, or when another one does than when the answer was given. Refused for a graph without an
@@ -40,15 +40,17 @@ def one_writer(graph: G, *, wait: timedelta = AT_ONCE) -> G:
     if not isinstance(graph.checkpointer, OutliveSaver):
         raise Refused(what="a graph without an OutliveSaver", why="compile it with checkpointer=OutliveSaver(…)")
     # One that is wrapped already waits as is said now.
-    plain = type(graph).__bases__[1] if isinstance(graph, _OneWriter) else type(graph)
-    kind = type(f"OneWriter{plain.__name__}", (_OneWriter, plain), {"wait": wait})
-    held = kind.__new__(kind)
+    plain: type[Any] = type(graph)
+    if issubclass(plain, _OneWriter):
+        plain = plain.__bases__[1]
+    kind: type[Any] = type(f"OneWriter{plain.__name__}", (_OneWriter, plain), {"wait": wait})
+    held: G = object.__new__(kind)
     held.__dict__.update(graph.__dict__)
-    return cast(G, held)
+    return held
 
 
 class _OneWriter:
-    """`stream` and `astream`, which all other ways to invoke a graph go through, with the thread held."""
+    """All ways to invoke a graph go through `stream` and `astream`: with the thread held."""
 
     wait = AT_ONCE
 
@@ -162,6 +164,6 @@ def _gone_inside(graph: AnyPregel, saver: OutliveSaver, task: PregelTask) -> set
         return set()
     below = dict(graph.get_subgraphs()).get(task.name)
     saved = saver.get_tuple(task.state.config)
-    if below is None or saved is None:
+    if not isinstance(below, Pregel) or saved is None:
         return set()
     return {f"{task.name}/{name}" for name in _gone(below, saver, saved, task.state)}

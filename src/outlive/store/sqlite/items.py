@@ -35,7 +35,7 @@ class SQLiteItems(Base):
     async def items_below(
         self, tenant: Tenant, prefix: str, *, offset: int, limit: int, now: int | None = None
     ) -> list[ItemRow]:
-        given = {"tenant": tenant, "prefix": prefix, "offset": offset, "limit": limit}
+        given: dict[str, str | int] = {"tenant": tenant, "prefix": prefix, "offset": offset, "limit": limit}
         return await self._items("find_items", given, now)
 
     async def item_prefixes(self, tenant: Tenant, *, now: int | None = None) -> list[str]:
