@@ -31,11 +31,11 @@ _BRANCH, _JOIN = "branch:to:", "join:"
 def one_writer(graph: G, *, wait: timedelta = AT_ONCE) -> G:
     """The same graph, each of whose invocations holds its thread.
 
-    Say `graph = one_writer(builder.compile(checkpointer=OutliveSaver(…)))`. While one runs, a second one of the same thread, in this process or another, raises ThreadHeld, after `wait` at
-    most; when the process dies that has it, the thread is free as soon as the saver's lease has ended. To resume raises
-    GraphChanged where the thread waits in a node that the graph does not have any more, and Refused when no interrupt
-    waits for the answer, or when another one does than when the answer was given. Refused for a graph without an
-    `OutliveSaver`.
+    Say `graph = one_writer(builder.compile(checkpointer=OutliveSaver(…)))`. While an invocation runs, a second one of
+    the same thread, in this process or another, raises ThreadHeld, after `wait` at most; when the process dies that has
+    it, the thread is free as soon as the saver's lease has ended. To resume raises GraphChanged where the thread waits
+    in a node that the graph does not have any more, and Refused when no interrupt waits for the answer, or when another
+    one does than when the answer was given. Refused for a graph without an `OutliveSaver`.
     """
     if not isinstance(graph.checkpointer, OutliveSaver):
         raise Refused(what="a graph without an OutliveSaver", why="compile it with checkpointer=OutliveSaver(…)")
