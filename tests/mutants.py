@@ -29,6 +29,7 @@ class Mutant:
 
 
 ENGINE = "tests/engine"
+GRAPHS = "tests/langgraph"
 MUTANTS = [
     Mutant(
         "the digest of the arguments is not compared",
@@ -707,6 +708,48 @@ MUTANTS = [
         "elif mark.digest != take.digest:",
         "elif False:",
         f"{ENGINE}/test_keys.py -k other_arguments",
+    ),
+    Mutant(
+        "who lost a thread of a graph may write to it",
+        "store/graphs.py",
+        'return None if self.token == token else Held(self.holder if self.token else "", left)',
+        "return None",
+        f"{GRAPHS}/test_saver.py -k lost_a_thread",
+    ),
+    Mutant(
+        "a batch builds on values of a graph that were taken away",
+        "store/sqlite/graphs.py",
+        "if batch.known is not None and batch.known != row.known:",
+        "if False:",
+        f"{GRAPHS}/test_growth.py -k taken_away",
+    ),
+    Mutant(
+        "a graph goes on without the node in which its thread waits",
+        "langgraph/writer.py",
+        "if gone := sorted(_gone(graph, saver, saved, state)):",
+        "if False and (gone := sorted(_gone(graph, saver, saved, state))):",
+        f"{GRAPHS}/test_one_writer.py -k renamed",
+    ),
+    Mutant(
+        "an answer is given to whatever a graph asks by now",
+        "langgraph/writer.py",
+        "if _stand(saved) != before:",
+        "if False:",
+        f"{GRAPHS}/test_one_writer.py -k another_question",
+    ),
+    Mutant(
+        "a graph runs without holding its thread",
+        "langgraph/saver.py",
+        "if RUNNING in given and not self._any_writer",
+        "if False and not self._any_writer",
+        f"{GRAPHS}/test_one_writer.py -k not_wrapped",
+    ),
+    Mutant(
+        "tool calls of a graph are told apart by their ids alone",
+        "langgraph/tools.py",
+        "digest(key, thread.encode(), message.encode(), call.encode())",
+        "digest(key, thread.encode(), call.encode())",
+        f"{GRAPHS}/test_tools.py -k another_message",
     ),
 ]
 

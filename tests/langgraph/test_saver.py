@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -18,8 +19,9 @@ from langgraph.checkpoint.serde.base import CipherProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import START, StateGraph
 
-from outlive.errors import BadArguments, GraphIncomplete, Refused
+from outlive.errors import BadArguments, GraphIncomplete, Refused, ThreadHeld
 from outlive.langgraph import OutliveSaver, one_writer
+from outlive.langgraph.saver import HOLD
 from tests.langgraph.chats import asked, chat, said
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -137,6 +139,20 @@ def test_a_copy_into_a_thread_that_has_checkpoints_is_refused(saver: OutliveSave
     copied: Any = {"configurable": {"thread_id": "v"}}
     graph.invoke(asked(2, 600), copied)
     assert len(graph.get_state(copied).values["messages"]) == 4 and len(graph.get_state(CONFIG).values["messages"]) == 2
+
+
+def test_who_lost_a_thread_writes_nothing_to_it(url: str, saver: OutliveSaver) -> None:
+    with OutliveSaver(url, lease=timedelta(seconds=0.5)) as slow:
+        hold = slow.hold("t")
+    # Nobody renews any more.
+    other = saver.hold("t", wait=timedelta(seconds=20))
+    late: Any = {"configurable": {**PLACE["configurable"], HOLD: hold}}
+    with slow, pytest.raises(ThreadHeld, match="thread t is held by"):
+        slow.put(late, empty_checkpoint(), {}, {})
+    saver.leave(other)
+    with slow, pytest.raises(ThreadHeld, match="held by nobody any more"):
+        slow.put_writes({"configurable": {**late["configurable"], "checkpoint_id": "1"}}, [("x", 1)], "task")
+    assert saver.get_tuple(PLACE) is None and hold.lost
 
 
 def test_threads_of_another_tenant_are_not_seen(url: str, saver: OutliveSaver) -> None:

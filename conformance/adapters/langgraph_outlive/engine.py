@@ -28,7 +28,7 @@ from langgraph.types import Command, RetryPolicy, interrupt
 from conformance.adapters import common
 from outlive import DidNotHappen, Happened, Operation, Outlive, Retry, Unclear
 from outlive.approvals import Approval
-from outlive.errors import StoreError, ThreadHeld
+from outlive.errors import Refused, StoreError, ThreadHeld
 from outlive.langgraph import OutliveSaver, ToolNode, one_writer
 from outlive.sync import Client
 
@@ -169,8 +169,8 @@ def drive(app: Any, run: str, resumed: bool) -> None:
         elif not state.interrupts:
             app.invoke(None, config(run), durability="sync")
         noted(run).unlink(missing_ok=True)
-    except ThreadHeld:
-        # Somebody else goes on with it.
+    except (ThreadHeld, Refused):
+        # Somebody else goes on with it, or an answer was one too many: nothing has become of the run by that.
         traceback.print_exc()
     except StoreError:
         traceback.print_exc()
