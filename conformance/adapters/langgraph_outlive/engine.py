@@ -246,7 +246,8 @@ def status(run: str) -> dict[str, Any]:
     if state.interrupts:
         stopped = any(one.value.get("status") == "blocked" for one in state.interrupts)
         return {"status": "blocked" if stopped else "waiting", "says": says}
-    if state.next:
+    # A task whose writes are stored is not in `next` any more; the run has ended when there is none at all.
+    if state.next or state.tasks:
         return {"status": "running", "says": says}
     return {"status": "succeeded", "says": says, "output": state.values["output"]}
 
