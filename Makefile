@@ -1,6 +1,6 @@
 # Everything runs in .venv, which the first target that needs it makes. Only Python 3.11 or newer and make are needed.
 .DEFAULT_GOAL := help
-.PHONY: help venv check format test test-all test-long demo travel mutants bench conformance conformance-self clean
+.PHONY: help venv check format test test-all test-long demo travel mutants bench conformance conformance-self clean demo-agent
 
 PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(shell \
 	$(p) -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $(p))))
@@ -52,6 +52,9 @@ demo: $(READY) ## workers are killed, invoices are charged once: LEASE=2s SEED=n
 
 travel: $(READY) ## workers are killed, trips with three providers booked or undone: TRIPS=n KILLS=n SEED=n LEASE=1s STORE=…
 	@$(BIN)/python -m examples.travel.demo $(foreach option,TRIPS KILLS SEED LEASE STORE,$(call passed,$(option)))
+
+demo-agent: $(READY) ## workers are killed under a research agent of pydantic-ai; RESEARCH_MODEL=anthropic:… asks a real model
+	@$(BIN)/python -m examples.research.demo $(ARGS)
 
 mutants: $(READY) ## turn off one protection at a time; each must turn a test red
 	@$(BIN)/python -m tests.mutants $(ARGS)

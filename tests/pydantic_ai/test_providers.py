@@ -16,8 +16,8 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from outlive import Agent as Registered
 from outlive import Operation, Outlive
-from outlive.errors import RunFailed
-from outlive.pydantic_ai import agent, toolset
+from outlive.errors import RunFailed, UnknownRun
+from outlive.pydantic_ai import agent, spent, toolset
 from outlive.testing import Lab, lab
 from tests.pydantic_ai.provider import INPUT, OUTPUT, Fault, provider
 
@@ -123,6 +123,23 @@ async def test_usage_and_cost_are_recorded(model: Callable[[str], Model]) -> Non
     used = [one["response"]["usage"] for one in rows]
     assert [(one["input_tokens"], one["output_tokens"]) for one in used] == [(INPUT, OUTPUT)] * them.charged
     assert all(float(one["cost"]) > 0 for one in rows)
+
+
+async def test_what_was_spent_is_summed_up_with_what_was_lost() -> None:
+    async with provider(script) as them:
+        them.faults = [Fault(drop=True), Fault(429, {"retry-after": "1"})]
+        app, doubler = registered(openai(them.url))
+        async with lab(app, deps=None) as t:
+            run = await t.start(doubler, "go")
+            await run.result()
+            app.use(t._world.store)
+            (one,) = await spent(app, run.id)
+            with pytest.raises(UnknownRun):
+                await spent(app, "nobody")
+    assert (one.name, one.requests, one.lost, one.unpriced) == ("doubler.model", 3, 1, 0)
+    assert (one.input_tokens, one.output_tokens) == (3 * INPUT, 3 * OUTPUT)
+    assert one.requests + one.lost == them.charged
+    assert one.cost > 0
 
 
 async def test_followers_see_what_a_model_is_writing() -> None:

@@ -28,11 +28,12 @@ from outlive.model.approval import Approval
 from outlive.model.errors import Refused
 from outlive.model.function import UserFunction
 from outlive.model.operation import Effect
+from outlive.pydantic_ai.costs import Spent, spent
 from outlive.pydantic_ai.driver import Choose, Compact, Conversation, Settings
 from outlive.pydantic_ai.ledger import plain_tool
 from outlive.pydantic_ai.tools import operation, toolset
 
-__all__ = ["Compact", "agent", "operation", "toolset"]
+__all__ = ["Compact", "Spent", "agent", "operation", "spent", "toolset"]
 
 D = TypeVar("D")
 O = TypeVar("O")  # noqa: E741 - as the public surface names it

@@ -100,6 +100,11 @@ def model_tool(name: str, retry: Retry = MODEL_RETRY, timeout: timedelta = MODEL
     return Brought(name, policy, Signature.of(_request, skip=1, where=name), _request)
 
 
+def is_of_a_model(tool: str) -> bool:
+    """Whether operations of that name are requests to a model."""
+    return ".model" in tool or tool.endswith(".compact")
+
+
 def unit_tool(name: str) -> Brought:
     """Another unit of pydantic-ai: looking up which tools a server has, a method of a capability."""
     return Brought(name, ToolPolicy("read"), Signature.of(_unit, skip=1, where=name), _unit)
