@@ -8,7 +8,7 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from conformance.service import Kind
 HERE = Path(__file__).parent
 ADAPTERS = HERE / "adapters"
 ENVS = HERE / ".envs"
+SERVICE_MATTERS = ("crashes", "database", "workers")
 
 
 class Refused(Exception):
@@ -36,6 +37,7 @@ class Row:
     name: str
     adapter: str
     engine: str
+    driven: str
     about: str
     store: str
     mode: str
@@ -46,6 +48,8 @@ class Row:
     not_offered: Mapping[str, str]
     limit: float
     same_as: str = ""
+    differs: Sequence[str] = SERVICE_MATTERS
+    """In which groups of scenarios it is not the same as `same_as`."""
 
     def environment(self) -> dict[str, str]:
         """What every process of the engine gets, beside what the scenario tells it."""
@@ -62,6 +66,11 @@ def rows(folder: Path = ADAPTERS) -> Iterator[Row]:
         yield from _rows(manifest)
 
 
+def equipped(row: Row) -> bool:
+    """Whether the environment that the adapter wants has been made."""
+    return not (ADAPTERS / row.adapter / "requirements.txt").exists() or (ENVS / row.adapter / "bin/python").exists()
+
+
 def _rows(manifest: Path) -> Iterator[Row]:
     said = json.loads(manifest.read_text("utf-8"))
     name, python = manifest.parent.name, ENVS / manifest.parent.name / "bin" / "python"
@@ -76,7 +85,8 @@ def _rows(manifest: Path) -> Iterator[Row]:
                 name=named(mode),
                 adapter=name,
                 engine=said["engine"],
-                about=f"{said['about']}; {how['about']}",
+                driven=said["about"],
+                about=how["about"],
                 store=store,
                 mode=mode,
                 service=how["service"],
@@ -86,6 +96,7 @@ def _rows(manifest: Path) -> Iterator[Row]:
                 not_offered=said.get("not_offered", {}) | how.get("not_offered", {}),
                 limit=float(said.get("limit", 60)),
                 same_as=named(how["same_as"]) if "same_as" in how else "",
+                differs=how["differs"].split() if "differs" in how else SERVICE_MATTERS,
             )
 
 

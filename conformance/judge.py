@@ -16,6 +16,7 @@ Word = Literal[
 WORDS: tuple[Word, ...] = (
     "duplicate", "lost", "silent", "stuck", "visible-unknown", "safe", "not offered", "no verdict",
 )  # fmt: skip
+BAD = WORDS[:4]
 Args = Mapping[str, object]
 
 
@@ -38,6 +39,10 @@ class Wanted:
     never: Sequence[tuple[str, Args, str]] = ()
     told: bool = True
     """Whether the result has to name every effect: not that of a run that has failed."""
+    may_miss: Sequence[str] = ()
+    """Acts that need not have been done."""
+    fails_as: str = ""
+    """What a run that has failed as it should says; with other words, it says that something else went wrong too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +84,22 @@ def worst(verdicts: Sequence[Verdict]) -> Verdict:
     return min(verdicts, key=lambda one: WORDS.index(one.word))
 
 
+def twice(words: Sequence[Word]) -> Word | None:
+    """What counts of everything that was seen: nothing bad that was not seen twice. None: look again."""
+    ordered = sorted(words, key=WORDS.index)
+    if ordered[0] not in BAD:
+        return ordered[0]
+    if len(ordered) == 1 or (len(ordered) == 2 and ordered[1] not in BAD):
+        return None
+    return ordered[1]
+
+
 def _ended(run: str, wanted: Wanted, own: Sequence[Effect], seen: Seen) -> Verdict:
     done = Counter(_spelled(one.act, one.args) for one in own)
-    if missing := Counter(act for act, _ in wanted.acts) - Counter(one.act for one in own):
+    needed = [(act, args) for act, args in wanted.acts if act not in wanted.may_miss]
+    if missing := Counter(act for act, _ in needed) - Counter(one.act for one in own):
+        if wanted.fails_as not in seen.says:
+            return _otherwise(run, seen)
         return Verdict("lost", f"{run}: {seen.status}, and nobody did {', '.join(sorted(missing))}")
     if wanted.told:
         said = Counter(_said(one) for one in seen.output or ())
@@ -90,7 +108,7 @@ def _ended(run: str, wanted: Wanted, own: Sequence[Effect], seen: Seen) -> Verdi
             return Verdict("silent", f"{run}: {seen.status}, and its result does not say: {_listed(untold)}")
         if untrue := said - real:
             return Verdict("silent", f"{run}: {seen.status}, and its result says what was not done: {_listed(untrue)}")
-    if other := Counter(_spelled(*one) for one in wanted.acts) - done:
+    if other := Counter(_spelled(*one) for one in needed) - done:
         return Verdict("silent", f"{run}: {seen.status}, and not as its code has it: {', '.join(sorted(other))}")
     return Verdict("safe", f"{run}: {seen.status}, each effect once")
 

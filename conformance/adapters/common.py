@@ -39,6 +39,10 @@ class NotOffered(Exception):
     """The engine has no such thing."""
 
 
+# What may be repeated: under a key, also what had no answer.
+REPEATED = (Refusal, NoAnswer) if MODE == "keys" else (Refusal,)
+
+
 def plan() -> list[dict[str, Any]]:
     """The code."""
     found: list[dict[str, Any]] = json.loads(Path(os.environ["CONFORMANCE_PLAN"]).read_text("utf-8"))

@@ -39,7 +39,8 @@ def call_removed(stage: Stage) -> Verdict:
 @scenario("a call is new, before one that was made", "code")
 def call_inserted(stage: Stage) -> Verdict:
     _deployed(stage, [charge(), _WAIT, ship()], [mail(), charge(), _WAIT, ship()])
-    return stage.judged(all_of(mail(), charge(), ship()))
+    # Ended as the code was when it began is as good, if the result says so.
+    return stage.judged(Wanted(acts(mail(), charge(), ship()), may_miss=("mail",)))
 
 
 @scenario("two calls that were made have changed places", "code")

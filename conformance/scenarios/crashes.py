@@ -116,4 +116,4 @@ def killed_in_rollback(stage: Stage) -> Verdict:
     scene.service.release(go_on=False)
     recovered(scene)
     undone = (call("recall", {"to": "Ada"}), call("refund", {"cents": 100}))
-    return stage.judged(Wanted(acts(charge(), ship(), *undone), ends="failed", told=False))
+    return stage.judged(Wanted(acts(charge(), ship(), *undone), ends="failed", told=False, fails_as="out of stock"))

@@ -47,8 +47,8 @@ class Scenario:
     group: str = ""
 
     def same_as(self, row: Row) -> str:
-        """The row of the same engine whose verdict stands for this one: where the service makes no difference."""
-        return row.same_as if self.group in ("code", "waits", "size") else ""
+        """The row of the same engine whose verdict stands for this one, where it makes no difference which is used."""
+        return "" if self.group in row.differs else row.same_as
 
     def not_offered(self, row: Row) -> str | None:
         """Why this row cannot be put to it."""

@@ -11,6 +11,7 @@ Act = tuple[str, dict[str, object]]
 CHARGE: Act = ("charge", {"cents": 100})
 SHIP: Act = ("ship", {"to": "Ada"})
 BOTH = Wanted([CHARGE, SHIP])
+UNDONE = Wanted([CHARGE, SHIP], ends="failed", told=False, fails_as="out of stock")
 
 
 def effects(*acts: Act) -> list[Effect]:
@@ -35,6 +36,18 @@ CASES: dict[str, tuple[Wanted, list[Act], Seen]] = {
     "blocked": (BOTH, [CHARGE], Seen("blocked")),
     "failed": (BOTH, [CHARGE], Seen("failed")),
     "failed as wanted": (Wanted([CHARGE], ends="failed", told=False), [CHARGE], Seen("failed")),
+    "failed by itself, not all undone": (UNDONE, [CHARGE], Seen("failed", "out of stock")),
+    "failed by something else, not all undone": (UNDONE, [CHARGE], Seen("failed", "the undoing timed out")),
+    "what may be missing": (
+        Wanted([CHARGE, SHIP], may_miss=("ship",)),
+        [CHARGE],
+        Seen("succeeded", output=told(CHARGE)),
+    ),
+    "done and not told": (
+        Wanted([CHARGE, SHIP], may_miss=("ship",)),
+        [CHARGE, SHIP],
+        Seen("succeeded", output=told(CHARGE)),
+    ),
     "succeeded where it has to fail": (Wanted([CHARGE], ends="failed"), [CHARGE], Seen("succeeded")),
 }
 WORDS = {
@@ -51,6 +64,10 @@ WORDS = {
     "blocked": "visible-unknown",
     "failed": "visible-unknown",
     "failed as wanted": "safe",
+    "failed by itself, not all undone": "lost",
+    "failed by something else, not all undone": "visible-unknown",
+    "what may be missing": "safe",
+    "done and not told": "silent",
     "succeeded where it has to fail": "silent",
 }
 

@@ -71,7 +71,8 @@ def start(run: str) -> None:
     app = client()
     app.register_task(TASK)(follow)
     strategy: Any = {"kind": "fixed", "base_seconds": common.RETRY_S}
-    spawned = app.spawn(TASK, {"run": run}, max_attempts=5, retry_strategy=strategy, idempotency_key=run)
+    attempts = 1 if common.MODE == "once" else 5
+    spawned = app.spawn(TASK, {"run": run}, max_attempts=attempts, retry_strategy=strategy, idempotency_key=run)
     (common.HOME / f"task-{run}").write_text(str(spawned["task_id"]), "utf-8")
 
 

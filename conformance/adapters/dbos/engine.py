@@ -21,8 +21,8 @@ class OutOfStock(Exception):
     """The plan fails here."""
 
 
-def refused(error: BaseException) -> bool:
-    return isinstance(error, common.Refusal)
+def repeated(error: BaseException) -> bool:
+    return isinstance(error, common.REPEATED)
 
 
 async def make(run: str, call: dict[str, Any], place: str) -> dict[str, Any]:
@@ -36,12 +36,12 @@ async def make(run: str, call: dict[str, Any], place: str) -> dict[str, Any]:
     async def step() -> str:
         return await asyncio.to_thread(common.act, run, call["act"], call["args"], key)
 
-    options = {"name": call["call"], "retries_allowed": True, "max_attempts": 5, "should_retry": refused,
+    options = {"name": call["call"], "retries_allowed": True, "max_attempts": 5, "should_retry": repeated,
                "interval_seconds": common.RETRY_S, "backoff_rate": 2.0}  # fmt: skip
     return common.entry(call, await DBOS.run_step_async(options, step))
 
 
-@DBOS.workflow(name="follow")
+@DBOS.workflow(name="follow", max_recovery_attempts=0 if common.MODE == "once" else 100)
 async def follow(run: str) -> list[dict[str, Any]]:
     output: list[dict[str, Any]] = []
     done: list[dict[str, Any]] = []

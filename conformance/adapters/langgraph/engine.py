@@ -65,7 +65,7 @@ def again(call: dict[str, Any]) -> Callable[[State], str]:
 
 def graph(saver: PostgresSaver) -> Any:
     built = StateGraph(State)
-    policy = RetryPolicy(max_attempts=5, initial_interval=common.RETRY_S, retry_on=common.Refusal)
+    policy = RetryPolicy(max_attempts=5, initial_interval=common.RETRY_S, retry_on=common.REPEATED)
     last: Any = START
     for number, call in enumerate(common.plan()):
         if "sleep" in call:

@@ -68,7 +68,9 @@ async def _undone(run: str) -> dict[str, Any]:
         status = str(await app.handle(follow, f"{run}-rollback").status())
     except UnknownRun:
         return {"status": "running", "says": "its rollback is to come"}
-    return {"status": "failed" if status == "succeeded" else status, "says": f"rollback {status}"}
+    if status == "succeeded":
+        return {"status": "failed", "says": f"{await asyncio.to_thread(words, run, 'failed')}; rollback {status}"}
+    return {"status": status, "says": f"rollback {status}"}
 
 
 def status(run: str) -> dict[str, Any]:

@@ -15,11 +15,14 @@ from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool
 from pydantic_ai.durable_exec.dbos import DBOSDurability
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.usage import UsageLimits
 
 from conformance.adapters import common
 from conformance.adapters.dbos import engine as dbos
 
 PLAN = common.plan()
+# By default an agent is stopped after fifty answers of its model.
+UNLIMITED = UsageLimits(request_limit=None)
 SCHEMA = {"type": "object", "properties": {}, "additionalProperties": True}
 
 
@@ -58,7 +61,7 @@ def args_of(id: str, call: dict[str, Any]) -> dict[str, Any]:
 
 def tool_of(call: dict[str, Any]) -> Tool[Any]:
     @DBOS.step(name=call["call"], retries_allowed=True, max_attempts=5, interval_seconds=common.RETRY_S,
-               backoff_rate=2.0, should_retry=dbos.refused)  # fmt: skip
+               backoff_rate=2.0, should_retry=dbos.repeated)  # fmt: skip
     async def step(run: str, id: str, args: dict[str, Any]) -> str:
         key = f"{run}-{id}" if common.MODE == "keys" else ""
         return await asyncio.to_thread(common.act, run, call["act"], args, key)
@@ -92,14 +95,16 @@ agent: Agent[None, Any] = Agent(
 
 @DBOS.workflow(name="agent")
 async def follow(run: str) -> list[dict[str, Any]]:
-    result = await agent.run("follow the plan", usage_limits=None)
+    result = await agent.run("follow the plan", usage_limits=UNLIMITED)
     while isinstance(result.output, DeferredToolRequests):
         [asked] = result.output.approvals
         await DBOS.set_event_async("asks", {"approval": asked.tool_call_id, "args": asked.args_as_dict()["args"]})
         await DBOS.recv_async(asked.tool_call_id, timeout_seconds=3600)
         await DBOS.set_event_async("asks", None)
         agreed = DeferredToolResults(approvals={asked.tool_call_id: True})
-        result = await agent.run(message_history=result.all_messages(), deferred_tool_results=agreed)
+        result = await agent.run(
+            message_history=result.all_messages(), deferred_tool_results=agreed, usage_limits=UNLIMITED
+        )
     found: list[dict[str, Any]] = json.loads(result.output)
     return found
 

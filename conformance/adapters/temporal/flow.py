@@ -71,7 +71,7 @@ class Follow:
             retry_policy=RetryPolicy(
                 initial_interval=timedelta(seconds=common.RETRY_S),
                 maximum_attempts=1 if common.MODE == "once" else 5,
-                non_retryable_error_types=["NoAnswer"],
+                non_retryable_error_types=[] if common.MODE == "keys" else ["NoAnswer"],
             ),
         )
         return common.entry(call, receipt)
