@@ -69,6 +69,7 @@ conformance: $(READY) ## the same for every engine with an adapter, recorded, in
 	@$(BIN)/python -m conformance env $(notdir $(patsubst %/requirements.txt,%,$(wildcard conformance/adapters/*/requirements.txt)))
 	@$(BIN)/python -m conformance run --keep $(ARGS)
 	@$(BIN)/python -m conformance report
+	@$(BIN)/python -m conformance picture
 
 clean: ## remove .venv and everything that tools left behind
 	@rm -rf .venv conformance/.envs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

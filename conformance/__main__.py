@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import threading
@@ -29,11 +30,13 @@ def main(arguments: list[str]) -> int:
     run.add_argument("--turns", type=int, default=2000, help="how long the long run is")
     run.add_argument("--keep", action="store_true", help="record the results in conformance/results")
     run.add_argument("--again", action="store_true", help="only what was bad, and was seen once")
+    run.add_argument("--missing", action="store_true", help="only what was not recorded yet")
     run.add_argument("--verbose", action="store_true", help="show what happened")
     run.add_argument("--strict", action="store_true", help="exit with 1 unless all is safe or visible-unknown")
     env = verbs.add_parser("env", help="make an adapter's environment from its requirements.txt")
     env.add_argument("name", nargs="+")
     verbs.add_parser("report", help="write docs/comparison.md from conformance/results")
+    verbs.add_parser("picture", help="draw it into docs/pictures; wants matplotlib")
     asked = parser.parse_args(arguments)
     match asked.verb:
         case "list":
@@ -42,13 +45,17 @@ def main(arguments: list[str]) -> int:
             return _run(asked)
         case "env":
             return max([_env(str(name)) for name in asked.name])
+        case "picture":
+            from conformance import picture
+
+            return picture.write()
         case _:
             return report.write()
 
 
 def _list(folder: Path) -> int:
     for row in adapter.rows(folder):
-        print(f"{row.name}: {row.engine}, {row.about}")
+        print(f"{row.name}: {row.engine}, {row.driven}; {row.about}")
     for scenario in SCENARIOS.values():
         print(f"  {scenario.name}: {scenario.about}")
     return 0
@@ -60,10 +67,15 @@ def _run(asked: argparse.Namespace) -> int:
     if not rows:
         print(f"No such row. There are: {', '.join(row.name for row in every)}", file=sys.stderr)
         return 2
+    if bare := sorted({row.adapter for row in rows if not adapter.equipped(row)}):
+        print(f"First: python -m conformance env {' '.join(bare)}", file=sys.stderr)
+        return 2
     every_pair = [(row, scenario) for scenario in runner.chosen(asked.scenario) for row in rows]
     pairs = [(row, scenario) for row, scenario in every_pair if asked.scenario or not scenario.same_as(row)]
     if asked.again:
         pairs = [(row, scenario) for row, scenario in pairs if runner.bad_once(row, scenario)]
+    if asked.missing:
+        pairs = [(row, scenario) for row, scenario in pairs if not runner.recorded(row, scenario)]
     lock = threading.Lock()
 
     def told(result: runner.Result) -> None:
@@ -87,13 +99,19 @@ def _run(asked: argparse.Namespace) -> int:
 
 
 def _env(name: str) -> int:
-    """The adapter's interpreter in conformance/.envs; npm packages too, where it has a package.json."""
+    """The adapter's interpreter in conformance/.envs, and npm's packages beside it where it has a package.json."""
     folder, wanted = adapter.ENVS / name, adapter.ADAPTERS / name
+    if not (wanted / "requirements.txt").exists():
+        print(f"{name}: no {wanted / 'requirements.txt'}", file=sys.stderr)
+        return 2
+    print(f"{name}: {folder}", flush=True)
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "-r", str(wanted / "requirements.txt")]
-    done = subprocess.run(pip, check=False).returncode
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    done = subprocess.run([*pip, "-r", str(wanted / "requirements.txt")], check=False).returncode
     if not done and (wanted / "package.json").exists():
-        npm = ["npm", "install", "--silent", "--prefix", str(folder), str(wanted)]
+        # A copy: npm would link the adapter's folder, and install into that.
+        shutil.copy(wanted / "package.json", folder / "package.json")
+        npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]
         done = subprocess.run(npm, check=False).returncode
     return done
 

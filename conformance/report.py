@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.adapter import HERE, rows
-from conformance.judge import WORDS, Word
+from conformance.judge import BAD, WORDS, Word, twice
 from conformance.runner import RESULTS
 from conformance.scenarios import SCENARIOS
 
@@ -25,11 +25,14 @@ make conformance-self   # this project's own rows
 python -m conformance run --row dbos-plain --scenario killed-after-act --verbose
 ```
 
+![Each way of using each engine, in each scenario](pictures/conformance.svg)
+
 Read with care. Leases, and what others have in their place, are three seconds here, shorter than anybody would choose,
 so that a takeover is seen within the time of a test. A verdict is about one way of using one version in one situation,
-on one small and busy machine, and each engine was put to it by somebody who knows this one best. The evidence for each
-(what was done when, the effects, the history) is in the JSON. A bad word about another engine counts only once it was
-seen twice: *2 of 2* says how often, the worst is shown, and *seen once* is no verdict yet. An empty cell was not run.
+on one machine with two cores, and each engine was put to it by somebody who knows this one best. Where an engine has a
+safer way of being used, that is a row of its own. The evidence for each verdict (what was done when, the effects, the
+history) is in the JSON. A bad word about another engine counts only once it was seen twice: *2 of 3* says how often it
+came out, *seen once* is no verdict yet, and what came out once in three is told below. An empty cell was not run.
 
 """
 _MEANING = {
@@ -40,8 +43,7 @@ _MEANING = {
     "visible-unknown": "stands still or has failed, says so, and nothing was done too often: a person has to look",
     "safe": "every effect once, and the result tells them",
 }
-BAD = WORDS[:4]
-_KINDS = {
+KINDS = {
     "nothing": "Before a service that ignores keys and cannot be asked",
     "keys": "Before a service that acts once per key",
     "asked": "Before a service that can be asked afterwards",
@@ -55,18 +57,24 @@ def write(folder: Path = RESULTS, page: Path = PAGE) -> int:
 
 def recorded(folder: Path) -> list[dict[str, Any]]:
     """What is known of each row, ours first, then in the order of the adapters; without the kit's own engine."""
-    order = {row.name: number for number, row in enumerate(rows())}
+    now = {row.name: row for row in rows()}
     found = [json.loads(file.read_text("utf-8")) for file in folder.glob("*.json")]
-    found = [one for one in found if one["adapter"] != "careless" and one["row"] in order]
-    return sorted(found, key=lambda one: (one["adapter"] != "outlive", order[one["row"]]))
+    found = [
+        one | {name: getattr(now[one["row"]], name) for name in ("engine", "driven", "about", "same_as", "differs")}
+        for one in found
+        if one["adapter"] != "careless" and one["row"] in now
+    ]
+    order = list(now)
+    return sorted(found, key=lambda one: (one["adapter"] != "outlive", order.index(one["row"])))
 
 
 def text(known: Sequence[Mapping[str, Any]]) -> str:
     lines = [_HEAD, "| word | what was seen |", "|---|---|"]
     lines += [f"| *{word}* | {meaning} |" for word, meaning in _MEANING.items()]
-    lines += ["", "## Rows", "", "| row | engine | how it is used | versions | recorded |", "|---|---|---|---|---|"]
+    lines += ["", "## Engines", "", "| engine | versions | how it is driven |", "|---|---|---|", *_engines(known)]
+    lines += ["", "## Rows", "", "| row | how it is used | recorded |", "|---|---|---|"]
     lines += [_row(one) for one in known]
-    for kind, title in _KINDS.items():
+    for kind, title in KINDS.items():
         shown = [one for one in known if one["service"] == kind]
         if shown:
             lines += ["", f"## {title}", "", *_table(shown)]
@@ -77,11 +85,16 @@ def text(known: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _engines(known: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    for engine, driven in dict.fromkeys((one["engine"], one["driven"]) for one in known):
+        results = [result for one in known if one["engine"] == engine for result in one["results"].values()]
+        versions = sorted({result["version"] for result in results if result["version"]})
+        yield f"| {engine} | {', '.join(versions)} | {_quoted(driven)} |"
+
+
 def _row(one: Mapping[str, Any]) -> str:
-    results = one["results"].values()
-    versions = sorted({result["version"] for result in results if result["version"]})
-    days = sorted({result["when"] for result in results})
-    return f"| {one['row']} | {one['engine']} | {_quoted(one['about'])} | {', '.join(versions)} | {', '.join(days)} |"
+    days = sorted({result["when"] for result in one["results"].values()})
+    return f"| {one['row']} | {_quoted(one['about'])} | {', '.join(days)} |"
 
 
 def _table(shown: Sequence[Mapping[str, Any]]) -> Iterable[str]:
@@ -97,23 +110,25 @@ def _table(shown: Sequence[Mapping[str, Any]]) -> Iterable[str]:
 def _cell(one: Mapping[str, Any], scenario: str) -> str:
     result = one["results"].get(scenario)
     if result is None:
-        same = one["same_as"] if SCENARIOS[scenario].group in ("code", "waits", "size") else ""
+        same = one["same_as"] if SCENARIOS[scenario].group not in one["differs"] else ""
         return f"as {same}" if same else ""
-    if not counts(one, result):
+    word = counted(one, result)
+    if word is None:
         return "(seen once)"
-    word = _worst(result)
-    count = f" ({result['words'].count(word)} of {len(result['words'])})" if len(result["words"]) > 1 else ""
+    count = _times(word, result["words"])
     return f"**{word}**{count}" if word in BAD else f"{word}{count}"
 
 
-def counts(one: Mapping[str, Any], result: Mapping[str, Any]) -> bool:
-    """Whether this may be said: a bad word about another engine only when it was seen twice."""
-    return one["adapter"] == "outlive" or _worst(result) not in BAD or len(result["words"]) > 1
-
-
-def _worst(result: Mapping[str, Any]) -> Word:
+def counted(one: Mapping[str, Any], result: Mapping[str, Any]) -> Word | None:
+    """What may be said: the worst that was seen of ourselves, of another engine only what was seen twice."""
     words: list[Word] = result["words"]
-    return min(words, key=WORDS.index)
+    return min(words, key=WORDS.index) if one["adapter"] == "outlive" else twice(words)
+
+
+def _times(word: Word, words: Sequence[Word]) -> str:
+    """How often it came out so badly, where it was tried more than once."""
+    as_bad = sum(one == word or (word in BAD and WORDS.index(one) < WORDS.index(word)) for one in words)
+    return f" ({as_bad} of {len(words)})" if len(words) > 1 else ""
 
 
 def _growth(known: Sequence[Mapping[str, Any]]) -> Iterable[str]:
@@ -122,20 +137,28 @@ def _growth(known: Sequence[Mapping[str, Any]]) -> Iterable[str]:
     yield "|---|---|---|"
     for one in known:
         result = one["results"].get(name)
-        if result and counts(one, result):
+        if result and counted(one, result):
             yield f"| {one['row']} | {result['word']} | {'; '.join(result['notes']) or _quoted(result['why'])} |"
 
 
 def _reasons(known: Sequence[Mapping[str, Any]]) -> Iterable[str]:
     for one in known:
         told = [(name, one["results"][name]) for name in SCENARIOS if name in one["results"]]
-        bad = [(name, result) for name, result in told if result["word"] != "safe" and counts(one, result)]
+        bad = [(name, result) for name, result in told if result["word"] != "safe" and counted(one, result)]
         if bad:
             yield f"- {one['row']}"
-            yield from (f"    - {name}: *{result['word']}*, {_quoted(result['why'])}" for name, result in bad)
+            yield from (
+                f"    - {name}: *{result['word']}*{_once(one, result)}, {_quoted(result['why'])}"
+                for name, result in bad
+            )
 
 
-def _quoted(words: str) -> str:
-    """Words of others, in quotation marks, on one line."""
+def _once(one: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """That the evidence is of what came out once, and is not what the table says."""
+    return "" if counted(one, result) == result["word"] else f" once in {len(result['words'])}"
+
+
+def _quoted(words: str, most: int = 260) -> str:
+    """Words of others and about them, which are not ours, in quotation marks, on one line."""
     said = " ".join(words.replace('"', "'").replace("|", "/").replace("`", "'").split())
-    return f'"{said[:220]}"'
+    return f'"{said if len(said) <= most else said[: most - 1] + "…"}"'

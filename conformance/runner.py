@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from conformance.adapter import NotOffered, Row
-from conformance.judge import WORDS, Verdict
+from conformance.judge import WORDS, Verdict, Word, twice
 from conformance.scenarios import SCENARIOS, Scenario, Stage
 from conformance.scene import TooLate
 from conformance.waiting import now
@@ -98,10 +98,21 @@ def chosen(names: Sequence[str], *, fast: bool = False) -> list[Scenario]:
 
 
 def bad_once(row: Row, scenario: Scenario, folder: Path = RESULTS) -> bool:
-    """Whether a bad word was recorded that nobody has seen a second time."""
+    """Whether it takes another run to say what counts: a bad word was seen, and not seen again."""
+    words = _known(row, folder).get(scenario.name, {}).get("words", [])
+    return bool(words) and twice(words) is None
+
+
+def recorded(row: Row, scenario: Scenario, folder: Path = RESULTS) -> bool:
+    """Whether anything is known of this row in this scenario."""
+    return scenario.name in _known(row, folder)
+
+
+def _known(row: Row, folder: Path) -> dict[str, Any]:
+    """What was recorded of a row, by scenario."""
     file = folder / f"{row.name}.json"
-    found = json.loads(file.read_text("utf-8"))["results"].get(scenario.name) if file.exists() else None
-    return found is not None and len(found["words"]) < 2 and found["word"] in WORDS[:4]
+    found: dict[str, Any] = json.loads(file.read_text("utf-8"))["results"] if file.exists() else {}
+    return found
 
 
 def _evidence(result: dict[str, Any]) -> dict[str, Any]:
@@ -113,18 +124,18 @@ def _evidence(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def keep(result: Result, row: Row, folder: Path = RESULTS) -> None:
-    """Into the file of the row, beside what is already known of it. What did not come about says nothing of anybody."""
+    """Into the file of the row: every word, and the evidence of the worst. What did not come about says nothing."""
     if result.word == "no verdict":
         return
     folder.mkdir(exist_ok=True)
     file = folder / f"{row.name}.json"
-    known = json.loads(file.read_text("utf-8"))["results"] if file.exists() else {}
+    known = _known(row, folder)
     when = f"{datetime.now(UTC):%Y-%m-%d}"  # noqa: TID251 - the day of a record is the real one
-    earlier = known.get(result.scenario, {})
-    words = [*earlier.get("words", []), result.word] if earlier.get("word") else [result.word]
-    known[result.scenario] = _evidence(asdict(result)) | {"when": when, "words": words}
-    said = {
-        "row": row.name, "adapter": row.adapter, "engine": row.engine, "about": row.about, "store": row.store,
-        "mode": row.mode, "service": row.service, "same_as": row.same_as, "results": dict(sorted(known.items())),
-    }  # fmt: skip
+    earlier = known.get(result.scenario, {"words": []})
+    found = _evidence(asdict(result)) | {"when": when}
+    if earlier["words"] and WORDS.index(earlier["word"]) < WORDS.index(cast("Word", result.word)):
+        found = earlier
+    known[result.scenario] = found | {"words": [*earlier["words"], result.word]}
+    names = ("adapter", "engine", "driven", "about", "store", "mode", "service", "same_as", "differs")
+    said = {"row": row.name} | {name: getattr(row, name) for name in names} | {"results": dict(sorted(known.items()))}
     file.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", "utf-8")
