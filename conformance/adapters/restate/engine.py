@@ -215,7 +215,7 @@ def status(run: str) -> dict[str, Any]:
             return {"status": "succeeded", "says": "completed", "output": output}
         return {"status": "failed", "says": f"completed: {seen['completion_failure']}"}
     mismatch = seen["status"] == "backing-off" and seen.get("last_failure_error_code") == "RT0016"
-    says = f"{seen['status']}, {seen.get('retry_count')} attempts {seen.get('last_failure') or ''}"
+    says = f"{seen['status']}, {seen.get('retry_count', 'all its')} attempts {seen.get('last_failure') or ''}"
     return {"status": "blocked" if mismatch else WORDS.get(seen["status"], "running"), "says": says[:400]}
 
 
@@ -245,8 +245,9 @@ def trouble() -> dict[str, Any]:
         "select target, status, retry_count, last_failure from sys_invocation where status = 'paused' "
         "or (status = 'backing-off' and retry_count > 3)"
     )
+    # What is null is not there.
     said = [
-        f"{one['target']} is {one['status']} after {one['retry_count']} attempts: {one['last_failure']}"
+        f"{one['target']} is {one['status']}, {one.get('retry_count', 'all its')} attempts {one.get('last_failure', '')}"
         for one in found
     ]
     return {"says": [line[:300] for line in said]}
