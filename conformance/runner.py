@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -128,14 +131,26 @@ def keep(result: Result, row: Row, folder: Path = RESULTS) -> None:
     if result.word == "no verdict":
         return
     folder.mkdir(exist_ok=True)
-    file = folder / f"{row.name}.json"
-    known = _known(row, folder)
-    when = f"{datetime.now(UTC):%Y-%m-%d}"  # noqa: TID251 - the day of a record is the real one
-    earlier = known.get(result.scenario, {"words": []})
-    found = _evidence(asdict(result)) | {"when": when}
-    if earlier["words"] and WORDS.index(earlier["word"]) < WORDS.index(cast("Word", result.word)):
-        found = earlier
-    known[result.scenario] = found | {"words": [*earlier["words"], result.word]}
-    names = ("adapter", "engine", "driven", "about", "store", "mode", "service", "same_as", "differs")
-    said = {"row": row.name} | {name: getattr(row, name) for name in names} | {"results": dict(sorted(known.items()))}
-    file.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    with _alone(folder):
+        known = _known(row, folder)
+        when = f"{datetime.now(UTC):%Y-%m-%d}"  # noqa: TID251 - the day of a record is the real one
+        earlier = known.get(result.scenario, {"words": []})
+        found = _evidence(asdict(result)) | {"when": when}
+        if earlier["words"] and WORDS.index(earlier["word"]) < WORDS.index(cast("Word", result.word)):
+            found = earlier
+        known[result.scenario] = found | {"words": [*earlier["words"], result.word]}
+        names = ("adapter", "engine", "driven", "about", "store", "mode", "service", "same_as", "differs")
+        said = {name: getattr(row, name) for name in names} | {"results": dict(sorted(known.items()))}
+        text = json.dumps({"row": row.name} | said, indent=1, ensure_ascii=False)
+        (folder / f"{row.name}.json").write_text(text + "\n", "utf-8")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Kits that record at the same time do it one after the other."""
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)

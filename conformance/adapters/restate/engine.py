@@ -247,7 +247,7 @@ def trouble() -> dict[str, Any]:
     )
     # What is null is not there.
     said = [
-        f"{one['target']} is {one['status']}, {one.get('retry_count', 'all its')} attempts {one.get('last_failure', '')}"
+        f"{one['target']} {one['status']} after {one.get('retry_count', 'all')} attempts {one.get('last_failure', '')}"
         for one in found
     ]
     return {"says": [line[:300] for line in said]}
