@@ -17,12 +17,12 @@ from conformance.adapters import common
 TASK = "follow"
 
 
-def make(ctx: Any, run: str, call: dict[str, Any], place: str) -> dict[str, Any]:
+def make(ctx: Any, run: str, call: dict[str, Any], turn: int = 0) -> dict[str, Any]:
     """One call as a step under its name; an event is awaited first where a person has to agree."""
     if call.get("approval"):
         ctx.step("ask", lambda: common.tell_person(run, "approval", call["args"]))
         ctx.await_event(f"approve:{run}:approval")
-    key = f"{ctx.task_id}-{place}" if common.MODE == "keys" else ""
+    key = f"{ctx.task_id}:{call['call']}:{turn}" if common.MODE == "keys" else ""
 
     def step() -> str:
         if common.MODE == "plain":
@@ -38,14 +38,14 @@ def make(ctx: Any, run: str, call: dict[str, Any], place: str) -> dict[str, Any]
 
 def follow(params: Any, ctx: Any) -> list[dict[str, Any]]:
     run, output = params["run"], []
-    for number, call in enumerate(common.plan()):
+    for call in common.plan():
         if "sleep" in call:
             ctx.sleep_for("sleep", call["sleep"])
         elif "turns" in call:
             for turn in range(call["turns"]):
-                make(ctx, run, call, f"{number}.{turn}")
+                make(ctx, run, call, turn)
         else:
-            output.append(make(ctx, run, call, str(number)))
+            output.append(make(ctx, run, call))
     return output
 
 

@@ -34,12 +34,12 @@ class State(TypedDict):
     turn: int
 
 
-def node_of(call: dict[str, Any], place: str) -> Callable[[State], dict[str, Any]]:
+def node_of(call: dict[str, Any]) -> Callable[[State], dict[str, Any]]:
     def node(state: State) -> dict[str, Any]:
         if call.get("approval"):
             interrupt({"approval": call["call"], "args": call["args"]})
         run = state["run"]
-        key = f"{run}-{place}-{state['turn']}" if common.MODE == "keys" else ""
+        key = f"{run}:{call['call']}:{state['turn']}" if common.MODE == "keys" else ""
         receipt = common.act(run, call["act"], call["args"], key)
         if "turns" in call:
             return {"turn": state["turn"] + 1}
@@ -67,20 +67,20 @@ def graph(saver: PostgresSaver) -> Any:
     built = StateGraph(State)
     policy = RetryPolicy(max_attempts=5, initial_interval=common.RETRY_S, retry_on=common.REPEATED)
     last: Any = START
-    for number, call in enumerate(common.plan()):
+    for call in common.plan():
         if "sleep" in call:
             built.add_node("sleep", sleeping(call["sleep"]))
             here: Any = "sleep"
         elif "all" in call:
             here = []
-            for branch, one in enumerate(call["all"]):
-                built.add_node(one["call"], node_of(one, f"{number}.{branch}"), retry_policy=policy)
+            for one in call["all"]:
+                built.add_node(one["call"], node_of(one), retry_policy=policy)
                 built.add_edge(last, one["call"])
                 here.append(one["call"])
             last = here
             continue
         else:
-            built.add_node(call["call"], node_of(call, str(number)), retry_policy=policy)
+            built.add_node(call["call"], node_of(call), retry_policy=policy)
             here = call["call"]
         built.add_edge(last, here)
         last = here
