@@ -35,6 +35,9 @@ history) is in the JSON. A bad word about another engine counts only once it was
 came out, *seen once* is no verdict yet, and what came out once in three is told below. An empty cell was not run.
 
 """
+_BESIDE = """\
+Other scenarios ran at the same time: read how these figures grow, not how large they are. What this project costs on a
+machine that does nothing else is in [performance](performance.md)."""
 _MEANING = {
     "duplicate": "acted upon more often than asked for",
     "lost": "said to have succeeded, and an effect is missing; or the run is gone",
@@ -78,7 +81,7 @@ def text(known: Sequence[Mapping[str, Any]]) -> str:
         shown = [one for one in known if one["service"] == kind]
         if shown:
             lines += ["", f"## {title}", "", *_table(shown)]
-    lines += ["", "## One run of many turns", "", *_growth(known)]
+    lines += ["", "## One run of many turns", "", _BESIDE, "", *_growth(known)]
     lines += ["", "## Why", "", "What was seen where a verdict is not *safe*.", "", *_reasons(known)]
     lines += ["", "## Scenarios", "", "| scenario | what happens |", "|---|---|"]
     lines += [f"| {one.name} | {one.about} |" for one in SCENARIOS.values()]
