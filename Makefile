@@ -1,6 +1,7 @@
 # Everything runs in .venv, which the first target that needs it makes. Only Python 3.11 or newer and make are needed.
 .DEFAULT_GOAL := help
 .PHONY: help venv check format test test-all test-long demo travel mutants bench conformance conformance-self clean demo-agent
+.PHONY: help venv check format test test-all test-long demo travel mutants bench bench-peers conformance conformance-self clean
 
 PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(shell \
 	$(p) -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $(p))))
@@ -61,6 +62,9 @@ mutants: $(READY) ## turn off one protection at a time; each must turn a test re
 
 bench: $(READY) ## measure what the engine costs beside its floor, into docs/performance.md (10 minutes)
 	@$(BIN)/python -m bench $(or $(ARGS),--write)
+
+bench-peers: $(READY) ## measure engines of others beside ours, into docs/comparison-performance.md (half an hour, an idle machine)
+	@$(BIN)/python -m bench.peers $(or $(ARGS),--keep)
 
 conformance-self: $(READY) ## kill processes under this project's own engine, in every scenario of the kit, on both stores
 	@$(BIN)/python -m conformance run --strict --row outlive --jobs 6 --turns 500 $(ARGS)

@@ -17,6 +17,7 @@ from bench.idling import count_statements
 from bench.processes import memory_mb
 from bench.waking import PostgresBell, SQLiteBell
 from outlive.log.entry import Entry
+from outlive.store.postgres.connection import place_of
 
 
 def tell(**facts: float) -> None:
@@ -54,7 +55,8 @@ async def worker(url: str) -> None:
 def inserter(store: str, where: str, schema: str, count: str, name: str, entry: str) -> None:
     """The floor of a worker: so many rows at `go`."""
     like = Entry(**{**json.loads(entry), "digest": bytes(32)})
-    floor = SQLiteFloor(where, like, name) if store == "sqlite" else PostgresFloor(where, schema, like, name)
+    there = where if store == "sqlite" else place_of(where).conninfo
+    floor = SQLiteFloor(there, like, name) if store == "sqlite" else PostgresFloor(there, schema, like, name)
     floor.insert(10)
     tell(ready=1)
     while listen() != "stop":

@@ -1,0 +1,1 @@
+"""One program for each engine, as its own documentation says to use it. Only `speech` is shared."""
