@@ -12,10 +12,10 @@ import sys
 import time
 
 from bench import agents
+from bench.bells import PostgresBell, SQLiteBell
 from bench.floor import PostgresFloor, SQLiteFloor
 from bench.idling import count_statements
 from bench.processes import memory_mb
-from bench.waking import PostgresBell, SQLiteBell
 from outlive.log.entry import Entry
 from outlive.store.postgres.connection import place_of
 
@@ -67,7 +67,7 @@ def inserter(store: str, where: str, schema: str, count: str, name: str, entry: 
 
 def bell(store: str, where: str, schema: str) -> None:
     """The floor of waking: claims what is there as soon as it can see it, and says when that was."""
-    made = SQLiteBell(where) if store == "sqlite" else PostgresBell(where, schema)
+    made = SQLiteBell(where) if store == "sqlite" else PostgresBell(place_of(where).conninfo, schema)
     tell(ready=1)
     while not select.select([sys.stdin], [], [], 0)[0]:
         if made.claim():

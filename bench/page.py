@@ -24,6 +24,8 @@ step, one `INSERT` of the same bytes into a table of the same key and one `COMMI
 for. Floor and ours take turns within each round, on the same disk, the same server and the same processes' worth of
 processor, so that what slows one slows the other. Ratios can be compared between machines; milliseconds cannot.
 
+What other engines cost under one workload is in [performance beside others](comparison-performance.md).
+
 A ratio depends on how long the disk takes to sync: what the engine adds is processor time, and weighs more the faster
 the disk. The time of one sync is below.
 """

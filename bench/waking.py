@@ -1,94 +1,20 @@
-"""From start to the first step on an idle worker of another process, against a bare notification and claim.
-
-The floor on PostgreSQL is LISTEN in one process, one INSERT with its NOTIFY in the other, one claiming UPDATE. A file
-tells nobody of a write: on SQLite the floor looks every 5 ms.
-"""
+"""From start to the first step on an idle worker of another process, against a bare notification and claim."""
 
 from __future__ import annotations
 
-import sqlite3
 import time
-from typing import Protocol
-
-import psycopg
 
 from bench.agents import app_at, wakes
+from bench.bells import Bell, PostgresBell, SQLiteBell
 from bench.effort import Effort
 from bench.figures import Line, Spread, percentile, ratios
 from bench.places import Place
 from bench.processes import Child, child
-from bench.waiting import pause, tick
+from bench.waiting import tick
 from outlive.app.outlive import Outlive
 from outlive.store.postgres.connection import place_of
 
-LOOK_EVERY = 0.005
 P50_LIMIT, P99_LIMIT_MS = 3.0, 30.0
-
-
-class Bell(Protocol):
-    """One side of the floor rings, the other claims."""
-
-    def ring(self) -> None: ...
-
-    def claim(self) -> bool: ...
-
-    def wait(self) -> None: ...
-
-
-class SQLiteBell:
-    """A table in a file, and a process that looks at it."""
-
-    def __init__(self, path: str) -> None:
-        self._database = sqlite3.connect(path, isolation_level=None, timeout=60)
-        self._database.execute("pragma journal_mode = wal")
-        self._database.execute("pragma synchronous = full")
-        self._database.execute("create table if not exists task (id integer primary key, owner text) strict")
-        self._database.execute("create index if not exists task_free on task (id) where owner is null")
-
-    def ring(self) -> None:
-        self._database.execute("insert into task default values")
-
-    def claim(self) -> bool:
-        found = self._database.execute("select min(id) from task where owner is null").fetchone()[0]
-        if found is None:
-            return False
-        changed = self._database.execute("update task set owner = 'me' where id = ? and owner is null", (found,))
-        return changed.rowcount == 1
-
-    def wait(self) -> None:
-        pause(LOOK_EVERY)
-
-
-class PostgresBell:
-    """A table, and a process that listens."""
-
-    def __init__(self, url: str, schema: str) -> None:
-        conninfo = place_of(url).conninfo
-        self._schema = schema.encode()
-        self._acting = psycopg.connect(conninfo, autocommit=True)
-        self._listening = psycopg.connect(conninfo, autocommit=True)
-        self._acting.execute(b"create schema if not exists " + self._schema)
-        self._acting.execute(
-            b"create table if not exists " + self._schema + b".task (id bigserial primary key, owner text)"
-        )
-        self._listening.execute(b"listen " + self._schema)
-
-    def ring(self) -> None:
-        self._acting.execute(
-            b"with added as (insert into " + self._schema + b".task default values returning id)"
-            b" select pg_notify('" + self._schema + b"', '') from added"
-        )
-
-    def claim(self) -> bool:
-        cursor = self._acting.execute(
-            b"update " + self._schema + b".task set owner = 'me' where id ="
-            b" (select id from " + self._schema + b".task where owner is null limit 1 for update skip locked)"
-        )
-        return cursor.rowcount == 1
-
-    def wait(self) -> None:
-        for _ in self._listening.notifies(timeout=1, stop_after=1):
-            return
 
 
 async def waking(place: Place, effort: Effort) -> list[Line]:
@@ -97,7 +23,7 @@ async def waking(place: Place, effort: Effort) -> list[Line]:
     words = ("sqlite", where, "") if place.sqlite else ("postgres", place.base, where)
     ours, floor = list[list[float]](), list[list[float]]()
     async with app_at(url) as app:
-        mine: Bell = SQLiteBell(where) if place.sqlite else PostgresBell(place.base, where)
+        mine: Bell = SQLiteBell(where) if place.sqlite else PostgresBell(place_of(place.base).conninfo, where)
         with child("worker", url) as worker, child("bell", *words) as listener:
             worker.ask("go")
             for number in range(effort.rounds):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from bench.figures import Spread, short
@@ -27,14 +29,18 @@ def main(words: Sequence[str] | None = None) -> int:
     if given.again:
         page.write(recorded())
         return 0
+    if given.mend:
+        return _mend(recorded())
     engines = [one for one in ENGINES if not given.names or one.name in given.names]
     if absent := sorted({one.environment for one in engines if not _there(one)}):
         print(f"there is no environment for {', '.join(absent)}: python -m conformance env {' '.join(absent)}",
               file=sys.stderr)  # fmt: skip
         return 1
-    sizes = measures.LEAST if given.quick else measures.SIZES
-    report = measured(engines, given.rounds, sizes, given.measure)
-    if given.keep:
+    sizes = measures.LEAST if given.quick else measures.SMALL if given.small else measures.SIZES
+    before = recorded().rounds if given.more else 0
+    report = measured(engines, given.rounds, sizes, given.measure, before)
+    if given.keep or given.more:
+        report = recorded().and_then(report) if given.more else report
         report.keep()
         page.write(report)
     for trouble in report.troubles:
@@ -42,7 +48,19 @@ def main(words: Sequence[str] | None = None) -> int:
     return 1 if report.troubles else 0
 
 
-def measured(engines: Sequence[Engine], rounds: int, sizes: Sizes, names: Sequence[str] = ()) -> Report:
+def _mend(report: Report) -> int:
+    """Measure again what did not come to an end, engine by engine; 1 when something still does not."""
+    for engine in ENGINES:
+        for number in sorted({one.round for one in report.troubles if one.engine == engine.name}):
+            report = report.mended(engine.name, number, measured([engine], 1, Sizes(**report.sizes)))
+    report.keep()
+    page.write(report)
+    return 1 if report.troubles else 0
+
+
+def measured(
+    engines: Sequence[Engine], rounds: int, sizes: Sizes, names: Sequence[str] = (), before: int = 0
+) -> Report:
     """All engines in each round, in another order than in the one before; each round has a PostgreSQL server."""
     found, began, others = facts(), time.monotonic(), Bystanders()
     versions: dict[str, dict[str, str]] = {}
@@ -53,7 +71,7 @@ def measured(engines: Sequence[Engine], rounds: int, sizes: Sizes, names: Sequen
             with server(listen_addresses="127.0.0.1", port=str(port)):
                 base = f"postgresql://postgres@127.0.0.1:{port}/"
                 found["PostgreSQL"] = server_version(f"{base}postgres")
-                turn = number * len(engines) // rounds
+                turn = (number + before) * 5 % len(engines)
                 for engine in [*engines[turn:], *engines[:turn]]:
                     place = Path(folder) / f"{number}-{engine.name}"
                     one = _Round(engine, number + 1, sizes, names, figures, troubles)
@@ -86,11 +104,12 @@ class _Round:
             with (
                 scene_of(engine, engine.floor, base, folder) as scene,
                 scene_of(None, engine.floor, base, folder.with_name(f"{folder.name}-floor")) as floor,
+                ExitStack() as stack,
             ):
-                both = Both(engine, scene, floor, self._sizes, self._tell)
-                with scene.player("client") as client:
-                    versions = {name: str(value) for name, value in client.ask("about").items()}
-                    client.ask("setup")
+                client = stack.enter_context(scene.player("client"))
+                versions = {name: str(value) for name, value in client.ask("about").items()}
+                client.ask("setup")
+                both = Both(engine, scene, floor, client, self._sizes, self._tell)
                 for name, ask in wanted:
                     self._try(name, ask, both)
         except (Failed, TimeoutError, OSError) as error:
@@ -113,13 +132,20 @@ class _Round:
         self._troubles.append(Trouble(self._engine.name, name, self._number, str(error)[-500:]))
 
     def _tell(self, measure: str, value: float, floor: float | None, samples: Sequence[float]) -> None:
-        if not self._engine.has(measure):
+        if not self._engine.has("recovery" if measure == "again" else measure):
             return
         rounded = tuple(round(one, 2) for one in samples)
-        figure = Figure(self._engine.name, measure, self._number, value, floor, rounded, round(os.getloadavg()[0], 2))
+        short_floor = None if floor is None else _six(floor)
+        load = round(os.getloadavg()[0], 2)
+        figure = Figure(self._engine.name, measure, self._number, _six(value), short_floor, rounded, load)
         self._figures.append(figure)
         beside = "" if floor is None else f", floor {short(floor)}, ratio {short(value / floor)}"
         print(f"{self._number} {self._engine.name}: {measure} {Spread.of([value]).shown()}{beside}", flush=True)
+
+
+def _six(value: float) -> float:
+    """Six digits that count."""
+    return float(f"{value:.6g}")
 
 
 def _there(engine: Engine) -> bool:
@@ -132,15 +158,20 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--measure", action="append", default=[], help="step, throughput or recovery (default: all)")
     parser.add_argument("--quick", action="store_true", help="a look at whether it runs, not at what it costs")
+    parser.add_argument("--small", action="store_true", help="less of everything, where time is short")
     parser.add_argument("--keep", action="store_true", help="record the figures, and write page and picture")
+    parser.add_argument("--more", action="store_true", help="the same, after the rounds that are recorded")
+    parser.add_argument("--mend", action="store_true", help="measure again what is recorded without an end")
     parser.add_argument("--write", dest="again", action="store_true", help="page and picture from what is recorded")
     given = parser.parse_args(words)
     if unknown := sorted(set(given.names) - {one.name for one in ENGINES}):
         parser.error(f"no such engine: {', '.join(unknown)}")
-    if given.keep and (given.names or given.measure or given.quick or given.rounds < 3):
-        parser.error("what is recorded has every engine and measure, in at least 3 rounds")
+    if (given.keep or given.more) and (given.names or given.measure or given.quick):
+        parser.error("what is recorded has every engine and measure")
     return given
 
 
 if __name__ == "__main__":
+    # Servers and folders go when blocks are left.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     sys.exit(main())

@@ -14,33 +14,33 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.figures import percentile
+from bench.peers.engines.floor import bell_at
 from bench.peers.roster import Engine
 from bench.peers.scene import Player, Scene
 from bench.peers.speech import AFTER
-from bench.processes import child
 from bench.recovery import Trace, traces
 from bench.waiting import pause, until
-from bench.waking import PostgresBell, SQLiteBell
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """How much work a round has."""
 
-    steps: int = 400
-    first: int = 200
+    steps: int = 300
+    first: int = 150
     edge: int = 40
-    operations: int = 150
-    runs: int = 100
+    operations: int = 100
+    runs: int = 60
     each: int = 10
-    starts: int = 15
-    waiting: int = 200
-    wakes: int = 15
+    starts: int = 11
+    waiting: int = 100
+    wakes: int = 11
     killed: int = 100
     blocks: int = 200
 
 
 SIZES = Sizes()
+SMALL = Sizes(steps=120, first=80, edge=20, operations=40, runs=30, starts=7, waiting=80, wakes=5, killed=50, blocks=80)
 LEAST = Sizes(
     steps=30, first=20, edge=5, operations=5, runs=4, each=3, starts=2, waiting=3, wakes=2, killed=5, blocks=20
 )
@@ -58,17 +58,13 @@ class Both:
     engine: Engine
     scene: Scene
     floor: Scene
+    client: Player
     sizes: Sizes
     tell: Told
 
-    @contextmanager
-    def client(self, worker: Player) -> Iterator[Player]:
+    def asking(self, worker: Player) -> Player:
         """Who starts runs: a process of its own, but where there are no workers."""
-        if self.engine.alone:
-            yield worker
-        else:
-            with self.scene.player("client") as made:
-                yield made
+        return worker if self.engine.alone else self.client
 
 
 def lines(file: Path) -> list[Trace]:
@@ -166,15 +162,13 @@ def _pause(number: int) -> float:
 @contextmanager
 def _bell(floor: Scene) -> Iterator[Callable[[], float]]:
     """Milliseconds from a bare notification to a bare claim in another process."""
-    sqlite = floor.store == "sqlite"
-    where = str(floor.folder / "bell.db") if sqlite else floor.url
-    bell = SQLiteBell(where) if sqlite else PostgresBell(where, "bell")
-    with child("bell", floor.store, where, "" if sqlite else "bell") as listener:
+    bell = bell_at(floor.url)
+    with floor.player("bell") as listener:
 
         def ring() -> float:
             began = time.perf_counter()
             bell.ring()
-            return (listener.hear()["at"] - began) * 1000
+            return float(listener.hear()["at"] - began) * 1000
 
         ring()
         yield ring
@@ -195,9 +189,8 @@ def throughput(both: Both) -> None:
             for number in range(sizes.runs):
                 workers[number % len(workers)].ask("start", run=f"many-{number}", steps=sizes.each, file=str(file))
         else:
-            with both.scene.player("client") as client:
-                for number in range(sizes.runs):
-                    client.ask("start", run=f"many-{number}", steps=sizes.each, file=str(file))
+            for number in range(sizes.runs):
+                both.client.ask("start", run=f"many-{number}", steps=sizes.each, file=str(file))
             for one in [] if both.engine.early else workers:
                 one.ask("serve")
         found = wait_for(file, sizes.runs * sizes.each, 0.1)
@@ -223,25 +216,24 @@ def _rate(found: Sequence[Trace]) -> float:
 
 def recovery(both: Both) -> None:
     """SIGKILL in the middle of a run, another process at once: seconds to the next new step, and what is done twice."""
-    floor, _ = _killed(both.floor, True, both.sizes)
-    took, again = _killed(both.scene, both.engine.alone, both.sizes)
+    floor, _ = _killed(both.floor, None, both.sizes)
+    took, again = _killed(both.scene, None if both.engine.alone else both.client, both.sizes)
     both.tell("recovery", took, floor, ())
     both.tell("again", again, None, ())
 
 
-def _killed(scene: Scene, alone: bool, sizes: Sizes) -> tuple[float, float]:
+def _killed(scene: Scene, client: Player | None, sizes: Sizes) -> tuple[float, float]:
     file, words = scene.file(), {"run": "killed", "steps": 50 * sizes.killed}
     with ExitStack() as stack:
         worker = stack.enter_context(scene.player("worker"))
-        client = worker if alone else stack.enter_context(scene.player("client"))
         worker.ask("serve")
-        client.ask("start", file=str(file), **words)
+        (client or worker).ask("start", file=str(file), **words)
         wait_for(file, sizes.killed)
         worker.kill()
         died, there = time.perf_counter(), traces(file)
         other = stack.enter_context(scene.player("worker"))
         other.ask("serve")
-        if alone:
+        if client is None:
             other.ask("resume", file=str(file), **words)
         last = max(one.number for one in there)
         until(lambda: any(one.number > last for one in traces(file)), patience=PATIENCE, every=0.005)
@@ -254,8 +246,7 @@ def in_one_process(both: Both) -> None:
     """What needs one worker: the same one for all of it."""
     with ExitStack() as stack:
         worker = stack.enter_context(both.scene.player("worker"))
-        client = stack.enter_context(both.client(worker))
         worker.ask("serve")
         for measure, ask in (("step", sequential), ("start", starting), ("wake", waking)):
             if both.engine.has(measure):
-                ask(both, worker, client)
+                ask(both, worker, both.asking(worker))

@@ -14,6 +14,8 @@ from bench.peers.subjects import SUBJECTS, Row, Subject, rows
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "comparison-performance.md"
 PICTURE = DOCS / "pictures" / "peers.svg"
+ENOUGH = 3
+"""Rounds: with fewer the page says so."""
 BUSY = 10.0
 """Per cent of the processors: with more in other hands, the page says so."""
 
@@ -28,9 +30,9 @@ the database alone, in the same round. Ours are among them, sorted in with the r
 
 Read with care:
 
-- Trust ratios, not milliseconds; and ratios of different stores not to the last digit. A ratio is taken round by round,
-  the floor before and after an engine's own blocks. Shown are the medians of {rounds} rounds, in brackets the least and
-  the most.
+- Trust ratios, not milliseconds; and ratios of different stores not to the last digit. A ratio is taken round by
+  round, the floor before and after an engine's own blocks. Shown is the median of the rounds ({rounds}), in brackets
+  the least and the most.
 - One small machine, one version of each, one way of using it, by somebody who knows one of them best. Settings are the
   defaults, but where a row says otherwise.
 - Restate and Temporal bring a server with a store of their own. The floor beside them, PostgreSQL and SQLite, is there
@@ -66,7 +68,7 @@ def page(report: Report) -> str:
     sections = "".join(_section(report, subject) for subject in SUBJECTS)
     facts = "".join(f"| {name} | {value} |\n" for name, value in report.facts.items()) + _load(report)
     return (
-        _HEAD.format(rounds=report.facts["rounds"], busy=_busy(report))
+        _HEAD.format(rounds=report.facts["rounds"], busy=_few(report) + _busy(report))
         + _worse(report) + sections + _missing(report)
         + f"\n## Who took part\n\n| row | used as | versions |\n|---|---|---|\n{_engines(report)}"
         + f"\n## Where it was measured\n\n| | |\n|---|---|\n{facts}"
@@ -74,40 +76,44 @@ def page(report: Report) -> str:
     )  # fmt: skip
 
 
+def _few(report: Report) -> str:
+    if report.rounds >= ENOUGH:
+        return ""
+    many = "one round" if report.rounds == 1 else f"{report.rounds} rounds"
+    return f"- **There was only {many}**: these figures are a first look, and none has a spread that means something.\n"
+
+
 def _busy(report: Report) -> str:
     share = float(report.facts["other processes"].split()[0])
     if share <= BUSY:
         return ""
-    return f"- **The machine was not idle**: other processes had {share:.0f} % of its processors meanwhile.\n"
-
-
-def _worse(report: Report) -> str:
-    """For each measure, who is before the better one of ours."""
-    found = ""
-    for subject in SUBJECTS:
-        every = rows(report, subject)
-        place = next((number for number, row in enumerate(every) if row.ours), None)
-        if place is None:
-            continue
-        ours, before = every[place], ", ".join(f"{row.engine.title} {_judged(row)}" for row in every[:place])
-        worst = [row for row in every if row.ours][-1]
-        said = f"{ours.engine.title} has {_judged(ours)}" + (
-            f", {worst.engine.title} {_judged(worst)}" if worst is not ours else ""
-        )
-        link = re.sub(r"[^a-z ]", "", subject.title.lower()).replace(" ", "-")
-        found += f"| [{subject.title}](#{link}) | {before or 'nobody'} | {said} |\n"
     return (
-        "\n## Who is before us\n\nBy the ratio to the floor; what has no floor by the figure itself.\n\n"
-        f"| | better than the best of ours | ours, best and worst |\n|---|---|---|\n{found}"
+        f"- **The machine was not idle**: other processes had {share:.0f} % of its processors, and its disk.\n"
+        "  Figures are further apart than they would be on an idle one, and slow syncs hide what an engine adds: the\n"
+        "  ratios of steps and operations are smaller than they would be. To be measured again before it is quoted.\n"
     )
 
 
-def _judged(row: Row) -> str:
-    return f"{short(row.ratio.median)}×" if row.ratio is not None else _shown(row.value.median)
+def _worse(report: Report) -> str:
+    """For each measure and each of ours on its own store, which engines of others are better."""
+    found = ""
+    for subject in SUBJECTS:
+        every = rows(report, subject)
+        link = re.sub(r"[^a-z ]", "", subject.title.lower()).replace(" ", "-")
+        for place, row in enumerate(every):
+            if row.ours and not row.engine.only:
+                before = [one for one in every[:place] if not one.ours]
+                better = ", ".join(f"{one.engine.title} {_judged(one, subject)}" for one in before)
+                ours = f"{row.engine.title} {_judged(row, subject)}"
+                found += f"| [{subject.title}](#{link}) | {ours} | {better or 'nobody'} |\n"
+    return (
+        "\n## Who is better than ours\n\nBy the ratio to the floor; what has no floor by the figure itself.\n\n"
+        f"| | ours | better |\n|---|---|---|\n{found}"
+    )
 
 
-def _shown(value: float) -> str:
-    return short(value)
+def _judged(row: Row, subject: Subject) -> str:
+    return f"{short(row.ratio.median)}×" if row.ratio is not None else f"{short(row.value.median)}{subject.unit}"
 
 
 def _section(report: Report, subject: Subject) -> str:

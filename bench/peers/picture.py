@@ -17,7 +17,7 @@ from bench.peers.results import Report
 from bench.peers.roster import ENGINES
 from bench.peers.subjects import SUBJECTS, Row, Subject, rows
 
-OURS, OTHERS, TEXT, LINES = "#d55e00", "#0072b2", "#222222", "#bbbbbb"
+OURS, OTHERS, TEXT, LINES = "#d55e00", "#0072b2", "#222222", "#999999"
 _LEFT_OUT = ("growth",)
 _LEAST = 0.1
 """What is nothing, or less, has no place on a logarithmic scale and is put to its left end."""
@@ -34,6 +34,8 @@ def drawn(report: Report) -> bytes:
         grid = figure.subplots(2, 4, sharey=True)
         for panel, subject in zip(grid.flat, subjects, strict=True):
             _panel(panel, subject, rows(report, subject), places)
+        for panel in grid.flat:
+            panel.tick_params(axis="y", length=0)
         for panel in grid[:, 0]:
             panel.set_yticks(range(len(engines)), [one.title for one in reversed(engines)])
             for label, engine in zip(panel.get_yticklabels(), reversed(engines), strict=True):
@@ -62,12 +64,12 @@ def _panel(panel: Axes, subject: Subject, found: list[Row], places: dict[str, in
     if subject.ratio:
         panel.axvline(1, color=LINES, linewidth=1, zorder=0)
     panel.set_ylim(-0.6, len(places) - 0.4)
-    panel.grid(axis="x", color="#eeeeee", zorder=0)
+    panel.grid(axis="both", color="#eeeeee", zorder=0)
     panel.set_axisbelow(True)
-    panel.xaxis.set_major_locator(LogLocator(base=10))
+    panel.xaxis.set_major_locator(LogLocator(base=10, numticks=6))
     panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}" + ("×" if subject.ratio else "")))
     panel.xaxis.set_minor_formatter(NullFormatter())
-    panel.tick_params(colors=TEXT, length=2)
+    panel.tick_params(axis="x", colors=TEXT, length=2)
     for side in ("top", "right", "left"):
         panel.spines[side].set_visible(False)
     panel.spines["bottom"].set_color(LINES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 RECORDED = Path(__file__).parents[1] / "results" / "peers.json"
@@ -49,6 +49,34 @@ class Report:
     def values(self, engine: str, measure: str) -> tuple[Figure, ...]:
         """The figures of all rounds."""
         return tuple(one for one in self.figures if (one.engine, one.measure) == (engine, measure))
+
+    @property
+    def rounds(self) -> int:
+        """How many there were."""
+        return int(self.facts["rounds"])
+
+    def and_then(self, later: Report) -> Report:
+        """One report of both, the later rounds after ours. Raises ValueError when they cannot be compared."""
+        if (self.sizes, self.versions) != (later.sizes, later.versions):
+            raise ValueError("the sizes of the work or the versions are not those of what is recorded")
+        added = {name: str(int(self.facts[name]) + int(later.facts[name])) for name in ("rounds", "minutes")}
+        busier = max(self, later, key=lambda one: int(one.facts["other processes"].split()[0]))
+        facts = self.facts | {"date": later.facts["date"]} | added
+        facts["other processes"] = busier.facts["other processes"]
+        moved = [replace(one, round=one.round + self.rounds) for one in later.figures]
+        troubles = [replace(one, round=one.round + self.rounds) for one in later.troubles]
+        return Report(facts, self.versions, self.sizes, (*self.figures, *moved), (*self.troubles, *troubles))
+
+    def mended(self, engine: str, number: int, again: Report) -> Report:
+        """With what was measured again of an engine in place of what there was of it in this round."""
+
+        def others(one: Figure | Trouble) -> bool:
+            return (one.engine, one.round) != (engine, number)
+
+        figures = [*filter(others, self.figures), *(replace(one, round=number) for one in again.figures)]
+        troubles = [*filter(others, self.troubles), *(replace(one, round=number) for one in again.troubles)]
+        versions = self.versions | again.versions
+        return replace(self, versions=versions, figures=tuple(figures), troubles=tuple(troubles))
 
     def keep(self, place: Path = RECORDED) -> None:
         """For `recorded`."""

@@ -41,8 +41,6 @@ class Engine:
 
 
 _OURS = {"OUTLIVE_LEASE": f"{LEASE_S}s"}
-_ALONE = "no worker is told: whoever asks drives the run"
-_STEPS = ("step", "growth", "storage")
 _DBOS = "as DBOS starts and wakes"
 
 ENGINES = (
@@ -78,7 +76,8 @@ ENGINES = (
     ),
     Engine(
         "langgraph-postgres", "LangGraph, PostgresSaver", "a node that is taken again and again, `durability=sync`;"
-        " answers kept in a list of its state", "langgraph", "postgres", "langgraph", alone=True,
+        " answers kept in a list of its state; it has no workers: who asks drives the run, and nobody has to be told",
+        "langgraph", "postgres", "langgraph", alone=True,
     ),
     Engine(
         "langgraph-sqlite", "LangGraph, SqliteSaver", "the same on SQLite", "langgraph", "sqlite", "langgraph",

@@ -45,8 +45,9 @@ class Player:
             raise Failed(f"{verb}: {told['error']}")
         return told
 
-    def ready(self) -> None:
-        self._heard("")
+    def hear(self) -> dict[str, Any]:
+        """What it says next, unasked."""
+        return self._heard("")
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -88,8 +89,10 @@ class Scene:
     def player(self, role: str, **given: object) -> Iterator[Player]:
         """A process in this role, ready; killed at the end of the block."""
         words = {"store": self.url, "lease": LEASE_S, "slots": SLOTS, "worker": "one", **self.given, **given}
-        program = "floor" if self.engine is None else self.engine.program
-        variables = {} if self.engine is None else dict(self.engine.variables)
+        program, variables = "floor", dict[str, str]()
+        if self.engine is not None:
+            program, variables = self.engine.program, dict(self.engine.variables)
+            words = {**self.engine.given, **words}
         self._files += 1
         log = self.folder / f"{role}-{self._files}.log"
         with log.open("wb") as output, subprocess.Popen(
@@ -99,7 +102,7 @@ class Scene:
             assert process.stdin is not None
             made = Player(Child(process), log)
             try:
-                made.ready()
+                made.hear()
                 yield made
             finally:
                 made.kill()

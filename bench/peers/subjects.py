@@ -37,7 +37,7 @@ SUBJECTS = (
     Subject(
         "throughput", "Throughput", "{runs} runs of {each} steps, all there when the workers begin; two worker"
         " processes, with Restate one. Steps in a second, between the first tenth of them and the last. The floor is"
-        " two processes that insert and commit.", "/s", more=True,
+        " two processes that insert and commit; who commits for several runs at once can be above it.", "/s", more=True,
     ),
     Subject(
         "start", "From start to first step", "An idle worker, {starts} runs in a round with gaps in step with nothing;"

@@ -91,9 +91,9 @@ def test_what_acts_outside_is_a_step_to_those_who_have_nothing_of_their_own_for_
 
 def test_who_is_better_than_ours_is_named_at_the_top() -> None:
     text = page.page(REPORT)
-    assert "| [A step](#a-step) | Absurd, PostgreSQL 2.00× | Outlive, SQLite has 3.00× |" in text
-    assert "| [Throughput](#throughput) | nobody | Outlive, SQLite has 0.500× |" in text
-    assert text.index("## Who is before us") < text.index("## A step")
+    assert "| [A step](#a-step) | Outlive, SQLite 3.00× | Absurd, PostgreSQL 2.00× |" in text
+    assert "| [Throughput](#throughput) | Outlive, SQLite 0.500× | nobody |" in text
+    assert text.index("## Who is better than ours") < text.index("## A step")
 
 
 def test_what_has_no_figure_has_a_reason() -> None:
@@ -108,9 +108,34 @@ def test_a_busy_machine_is_owned_up_to() -> None:
     assert "not idle" not in page.page(REPORT)
 
 
+def test_a_first_look_is_called_one() -> None:
+    assert "**There was only one round**" in page.page(replace(REPORT, facts=FACTS | {"rounds": "1"}))
+    assert "There was only" not in page.page(REPORT)
+
+
 def test_what_is_recorded_is_read_again(tmp_path: Path) -> None:
     REPORT.keep(tmp_path / "peers.json")
     assert recorded(tmp_path / "peers.json") == REPORT
+
+
+def test_later_rounds_come_after_those_that_are_recorded() -> None:
+    later = replace(REPORT, facts=FACTS | {"date": "2000-01-02", "other processes": "7 % of the processors"})
+    both = REPORT.and_then(later)
+    assert both.facts == FACTS | {
+        "date": "2000-01-02", "rounds": "6", "minutes": "18", "other processes": "7 % of the processors",
+    }  # fmt: skip
+    assert [one.round for one in both.values("absurd", "step")] == [1, 2, 3, 4, 5, 6]
+    assert [one.round for one in both.troubles] == [2, 5]
+    with pytest.raises(ValueError, match="versions"):
+        REPORT.and_then(replace(later, versions={}))
+
+
+def test_what_had_no_end_is_measured_again_in_its_place() -> None:
+    again = replace(REPORT, figures=(Figure("temporal", "recovery", 1, 12.0, 0.5),), troubles=())
+    mended = REPORT.mended("temporal", 2, again)
+    assert mended.troubles == ()
+    assert [(one.round, one.value) for one in mended.values("temporal", "recovery")] == [(2, 12.0)]
+    assert len(mended.figures) == len(REPORT.figures) + 1
 
 
 def test_the_picture_of_a_report_is_always_the_same() -> None:
@@ -120,7 +145,7 @@ def test_the_picture_of_a_report_is_always_the_same() -> None:
 
 
 def test_a_part_of_it_is_not_recorded(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["--keep", "absurd"], ["--keep", "--quick"], ["--keep", "--rounds", "2"], ["nothing"]):
+    for words in (["--keep", "absurd"], ["--more", "--quick"], ["--keep", "--measure", "step"], ["nothing"]):
         with pytest.raises(SystemExit):
             main(words)
     assert "no such engine: nothing" in capsys.readouterr().err
@@ -143,3 +168,23 @@ def test_what_programs_share_needs_nothing_but_python() -> None:
     text = Path(speech.__file__).read_text("utf-8")
     imported = set(re.findall(r"^(?:import|from) (\w+)", text, re.M))
     assert imported <= set(sys.stdlib_module_names)
+
+
+def test_every_engine_has_every_figure_or_a_reason() -> None:
+    report = recorded()
+    expected = report.rounds
+    excused = {(one.engine, one.measure) for one in report.troubles}
+    for engine in ENGINES:
+        for subject in SUBJECTS:
+            if engine.has(subject.name) and (subject.name != "operation" or engine.program == "outlive"):
+                found = len(report.values(engine.name, subject.name))
+                assert found == expected or excused & {(engine.name, subject.name), (engine.name, "all")}, (
+                    f"{engine.name}, {subject.name}"
+                )
+        assert report.versions[engine.name], engine.name
+
+
+def test_page_and_picture_are_what_is_recorded() -> None:
+    report = recorded()
+    assert page.PAGE.read_text("utf-8") == page.page(report)
+    assert page.PICTURE.read_bytes() == picture.drawn(report)

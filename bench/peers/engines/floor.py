@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
+import select
 import sys
 from types import SimpleNamespace
 from typing import Any
 
+from bench.bells import Bell, PostgresBell, SQLiteBell
 from bench.floor import Floor, PostgresFloor, SQLiteFloor
 from bench.peers import speech
 
@@ -23,6 +26,12 @@ def opened(run: str) -> Floor:
     if where.startswith("postgresql:"):
         return PostgresFloor(where, "floor", _ENTRY, run)
     return SQLiteFloor(where.removeprefix("sqlite:///"), _ENTRY, run)
+
+
+def bell_at(where: str) -> Bell:
+    if where.startswith("postgresql:"):
+        return PostgresBell(where, "bell")
+    return SQLiteBell(where.removeprefix("sqlite:///") + "-bell")
 
 
 def work(run: str, steps: int, file: str) -> None:
@@ -45,7 +54,22 @@ def insert(count: int) -> dict[str, float]:
 
 floors: list[Floor] = []
 
+
+def listen() -> None:
+    """Claim what is rung for, and say when that was, until there is nobody any more."""
+    bell = bell_at(speech.options()["store"])
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        if bell.claim():
+            print(json.dumps(speech.moment()), flush=True)
+        else:
+            bell.wait()
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "bell":
+        print(json.dumps({"ready": 1}), flush=True)
+        listen()
+        sys.exit()
     if sys.argv[1] == "blocks":
         floors.append(opened("blocks"))
         floors[0].insert(20)

@@ -9,6 +9,7 @@ from pydantic_ai import Agent, RunContext
 from pydantic_ai.durable_exec.dbos import DBOSDurability
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.usage import UsageLimits
 
 from bench.peers import speech
 from bench.peers.engines import dbos
@@ -35,7 +36,7 @@ async def act(ctx: RunContext[str], number: int) -> dict[str, Any]:
 
 @DBOS.workflow(name="converses")
 async def converses(steps: int, file: str) -> None:
-    await agent.run(f"{steps} {file}", deps=file, usage_limits=None)
+    await agent.run(f"{steps} {file}", deps=file, usage_limits=UsageLimits(request_limit=None))
 
 
 if __name__ == "__main__":
