@@ -67,10 +67,11 @@ def measured(
     figures, troubles = list[Figure](), list[Trouble]()
     with tempfile.TemporaryDirectory(prefix="outlive-peers-") as folder:
         for number in range(rounds):
-            port = free_port()
-            with server(listen_addresses="127.0.0.1", port=str(port)):
-                base = f"postgresql://postgres@127.0.0.1:{port}/"
-                found["PostgreSQL"] = server_version(f"{base}postgres")
+            with ExitStack() as stack:
+                base = ""
+                if any(engine.floor == "postgres" for engine in engines):
+                    base = _served(stack)
+                    found["PostgreSQL"] = server_version(f"{base}postgres")
                 turn = (number + before) * 5 % len(engines)
                 for engine in [*engines[turn:], *engines[:turn]]:
                     place = Path(folder) / f"{number}-{engine.name}"
@@ -81,6 +82,13 @@ def measured(
     found["other processes"] = f"{others.share():.0f} % of the processors"
     every = {name: getattr(sizes, name) for name in Sizes.__dataclass_fields__}
     return Report(found, versions, every, tuple(figures), tuple(troubles))
+
+
+def _served(stack: ExitStack) -> str:
+    """A server that is there as long as the stack: its URL, up to the name of a database."""
+    port = free_port()
+    stack.enter_context(server(listen_addresses="127.0.0.1", port=str(port)))
+    return f"postgresql://postgres@127.0.0.1:{port}/"
 
 
 class _Round:
