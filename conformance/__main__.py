@@ -26,6 +26,7 @@ def main(arguments: list[str]) -> int:
         one.add_argument("--adapters", type=Path, default=adapter.ADAPTERS, help="the folder with the adapters")
     run.add_argument("--row", action="append", default=[], help="a row, or the name of an adapter for all of its rows")
     run.add_argument("--scenario", action="append", default=[])
+    run.add_argument("--fast", action="store_true", help="only the few scenarios that tell most for their time")
     run.add_argument("--jobs", type=int, default=3, help="how many at a time")
     run.add_argument("--turns", type=int, default=2000, help="how long the long run is")
     run.add_argument("--keep", action="store_true", help="record the results in conformance/results")
@@ -70,7 +71,7 @@ def _run(asked: argparse.Namespace) -> int:
     if bare := sorted({row.adapter for row in rows if not adapter.equipped(row)}):
         print(f"First: python -m conformance env {' '.join(bare)}", file=sys.stderr)
         return 2
-    every_pair = [(row, scenario) for scenario in runner.chosen(asked.scenario) for row in rows]
+    every_pair = [(row, scenario) for scenario in runner.chosen(asked.scenario, fast=asked.fast) for row in rows]
     pairs = [(row, scenario) for row, scenario in every_pair if asked.scenario or not scenario.same_as(row)]
     if asked.again:
         pairs = [(row, scenario) for row, scenario in pairs if runner.bad_once(row, scenario)]
