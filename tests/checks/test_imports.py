@@ -12,6 +12,8 @@ ROOT = Path(__file__).parents[2]
 MODULES = {
     "cli.ps": "import outlive.app",
     "langgraph.saver": "import outlive.app, outlive.store.port",
+    "cli.ps": "import outlive.app, outlive.mcp",
+    "mcp.server": "import outlive.app, outlive.engine.control",
     "app.compose": "import outlive.store.sqlite, outlive.store.postgres, outlive.harness.function, outlive.engine.run",
     "harness.function": "import outlive.engine.run",
     "duty.rota": "import outlive.engine.run, outlive.store.port",

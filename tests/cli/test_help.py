@@ -33,8 +33,8 @@ def options(verb: str) -> set[str]:
 def test_there_are_the_verbs() -> None:
     assert sorted(VERBS) == [
         "adopt", "answer", "approvals", "approve", "audit verify", "cancel", "complete", "config", "db check",
-        "db init", "db upgrade", "doctor", "export", "fork", "import", "keys", "log", "notifications", "notify test",
-        "pause",
+        "db init", "db upgrade", "doctor", "export", "fork", "import", "keys", "log", "mcp", "notifications",
+        "notify test", "pause",
         "ps", "questions", "reject", "resolve", "restart", "resume", "retention", "retry", "rollback", "run", "send",
         "show",
         "start", "terminate", "versions", "worker",

@@ -27,7 +27,8 @@ WORDS = {
     "retention": (), "cancel": (RUN, *WHY), "terminate": (RUN, *WHY), "fork": ("run", *WHY),
     "restart": ("run", *WHY), "rollback": ("run", *WHY),
     "complete": ("op", "--did-not-happen", "--key", "k", *WHY),
-    "db upgrade": ("--finish",), "worker": (), "approvals": (), "keys": (), "approve": ("ap", "--role", "finance"),
+    "db upgrade": ("--finish",), "worker": (), "approvals": (), "keys": (),
+    "mcp": ("--agent", "nobody"), "approve": ("ap", "--role", "finance"),
     "reject": ("ap", "--role", "finance", "--why", "no"),
 }  # fmt: skip
 # A user that is let in, and one that is not; URLs that are none are in test_passwords.py.

@@ -27,7 +27,8 @@ def run(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def written(page: Path, directory: Path) -> Path:
     """The program of a page, and the files beside it, as files."""
-    path = directory / f"{page.stem.lower()}.py"
+    # Never the name of a package that it imports.
+    path = directory / f"page_{page.stem.lower()}.py"
     for file, text in {**files(page), path.name: program(page)}.items():
         assert not (directory / file).exists(), f"{name(page)}: another page has a file {file}"
         (directory / file).write_text(text, "utf-8")

@@ -139,13 +139,13 @@ def text_of(argument: str | None, what: str) -> str | None:
         raise typer.BadParameter(f"{what}: {argument[1:]} cannot be read: {why}") from None
 
 
-def labels_of(given: Sequence[str] | None) -> dict[str, str]:
+def labels_of(given: Sequence[str] | None, option: str = "--label") -> dict[str, str]:
     """`k=v` options as a dictionary."""
     found: dict[str, str] = {}
     for one in given or ():
         key, equals, value = one.partition("=")
         if not key or not equals:
-            raise typer.BadParameter(f"--label {one!r}: say key=value")
+            raise typer.BadParameter(f"{option} {one!r}: say key=value")
         found[key] = value
     return found
 
