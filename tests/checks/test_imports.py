@@ -13,6 +13,7 @@ MODULES = {
     "cli.ps": "import outlive.app",
     "langgraph.saver": "import outlive.app, outlive.store.port",
     "cli.ps": "import outlive.app, outlive.mcp",
+    "a2a.tasks": "import outlive.app",
     "mcp.server": "import outlive.app, outlive.engine.control",
     "app.compose": "import outlive.store.sqlite, outlive.store.postgres, outlive.harness.function, outlive.engine.run",
     "harness.function": "import outlive.engine.run",
