@@ -32,7 +32,7 @@ from outlive.app.mail import readable_questions
 from outlive.app.operate import read_input
 from outlive.app.outlive import Outlive
 from outlive.engine.definition import Agent
-from outlive.model.errors import BadArguments, RequestError, UndecodableEntry
+from outlive.model.errors import BadArguments, CodeError, RequestError, UndecodableEntry
 from outlive.model.ids import RunId, Tenant, unnamed
 from outlive.model.operation import IN_DOUBT
 from outlive.model.run import RunFilter, RunRow
@@ -75,7 +75,7 @@ class RunTaskStore(TaskStore):
             labels = {OWNER: owner, **({CONTEXT: task.context_id} if task.context_id else {})}
             given = _input(agent, task)
             await self._app.start(agent, given, id=task.id, tenant=self._tenant, principal=owner, labels=labels)
-        except (BadArguments, RequestError) as error:
+        except (CodeError, RequestError) as error:
             raise InvalidParamsError(message=str(error)) from None
 
     async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
