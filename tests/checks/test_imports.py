@@ -10,7 +10,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MODULES = {
-    "cli.ps": "import outlive.app",
     "langgraph.saver": "import outlive.app, outlive.store.port",
     "cli.ps": "import outlive.app, outlive.mcp",
     "a2a.tasks": "import outlive.app",
