@@ -30,6 +30,7 @@ class Mutant:
 
 ENGINE = "tests/engine"
 GRAPHS = "tests/langgraph"
+AGENTS = "tests/pydantic_ai"
 MUTANTS = [
     Mutant(
         "the digest of the arguments is not compared",
@@ -750,6 +751,69 @@ MUTANTS = [
         "digest(key, thread.encode(), message.encode(), call.encode())",
         "digest(key, thread.encode(), call.encode())",
         f"{GRAPHS}/test_tools.py -k another_message",
+    ),
+    Mutant(
+        "pydantic-ai: nobody hears that a lane rests",
+        "engine/guest.py",
+        "        self._attempt.changed.set()  # it may be that all the others wait as well\n",
+        "",
+        f"{AGENTS}/test_agent.py -k approval_suspends",
+    ),
+    Mutant(
+        "pydantic-ai: a lane that rests counts as moving",
+        "engine/guest.py",
+        "        scope.joining = rests\n",
+        "",
+        f"{AGENTS}/test_agent.py -k approval_suspends",
+    ),
+    Mutant(
+        "pydantic-ai: a new worker does not read the conversation",
+        "pydantic_ai/driver.py",
+        "if fresh and turns.number:",
+        "if False:",
+        f"{AGENTS}/test_agent.py -k evicted",
+    ),
+    Mutant(
+        "pydantic-ai: what asks for an approval is sent without one",
+        "pydantic_ai/ledger.py",
+        "approval = self._approval if ctx.tool_call_approved else None",
+        "approval = None",
+        f"{AGENTS}/test_agent.py -k refusal",
+    ),
+    Mutant(
+        "pydantic-ai: a busy provider is asked again as soon as a failing one",
+        "pydantic_ai/ledger.py",
+        "raise AskedAgain(str(error), _retry_after(error)) from error",
+        "raise AskedAgain(str(error), None) from error",
+        f"{AGENTS}/test_providers.py -k too_busy",
+    ),
+    Mutant(
+        "pydantic-ai: how often a tool was tried is forgotten with the turn",
+        "pydantic_ai/driver.py",
+        "turn.retries = _retries(agent_run.ctx.deps.tool_manager)",
+        "turn.retries = {}",
+        f"{AGENTS}/test_conversations.py -k tried_again",
+    ),
+    Mutant(
+        "pydantic-ai: other arguments than were approved are sent",
+        "pydantic_ai/ledger.py",
+        "if approved != asked:",
+        "if False:",
+        f"{AGENTS}/test_agent.py -k edited",
+    ),
+    Mutant(
+        "pydantic-ai: what a tool returned is stored again",
+        "pydantic_ai/driver.py",
+        "return shorten(whole, outcomes)",
+        "return whole",
+        f"{AGENTS}/test_conversations.py -k stored_once",
+    ),
+    Mutant(
+        "branches that recorded nothing have an opening",
+        "engine/branches.py",
+        "if scope.cancelled or (recorded is not None and recorded.cut):",
+        "assert recorded\n            if scope.cancelled or recorded.cut:",
+        f"{ENGINE}/test_scopes.py -k record_nothing",
     ),
 ]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import Agent
+from pydantic_ai import Agent, ModelRetry
 from pydantic_ai.exceptions import ModelContextWindowExceededError, ModelHTTPError
 from pydantic_ai.messages import (
     ModelMessage,
@@ -261,3 +261,24 @@ def test_json_is_compact() -> None:
     response = ModelResponse(parts=[TextPart("hello"), ToolCallPart("note", {"number": None}, "n1")])
     assert len(json.dumps(brief(response))) < len(ModelMessagesTypeAdapter.dump_json([response])) / 2
     assert response_of(brief(response)).parts == response.parts
+
+
+def stubborn(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    return ModelResponse(parts=[ToolCallPart("never", {}, f"n{len(messages)}")])
+
+
+async def test_a_tool_is_tried_again_as_often_as_it_says_whatever_the_turn() -> None:
+    app: Outlive = Outlive()
+    one = Agent(FunctionModel(stubborn), name="stubborn")
+
+    @one.tool_plain(retries=2)
+    async def never() -> str:
+        raise ModelRetry("once more")
+
+    registered = agent(app, one, effects={"never": "read"})
+    for evict in (False, True):
+        async with lab(app, deps=None, evict=evict) as t:
+            run = await t.start(registered, "begin")
+            with pytest.raises(RunFailed, match="exceeded max retries count of 2"):
+                await run.result()
+            assert len([one for one in await t.operations(run) if one.tool == "stubborn.model"]) == 3
