@@ -90,9 +90,9 @@ def mcp(
     unsafe_durability: options.Unsafe = False,
     debug: options.Debug = False,
 ) -> None:  # fmt: skip
-    """Serve agents as tools to MCP clients; a long run is a task of the tasks extension.
+    """Serve agents as tools to MCP clients.
 
-    It needs the extra mcp. It may be killed at any time: what was started goes on, and any other one that serves the
+    A long run is a task of the tasks extension. It needs the extra mcp. It may be killed at any time: what was started goes on, and any other one that serves the
     tenant answers for it.
     """
     import asyncio
