@@ -92,8 +92,8 @@ def mcp(
 ) -> None:  # fmt: skip
     """Serve agents as tools to MCP clients.
 
-    A long run is a task of the tasks extension. It needs the extra mcp. It may be killed at any time: what was started goes on, and any other one that serves the
-    tenant answers for it.
+    A long run is a task of the tasks extension. It needs the extra mcp. It may be killed at any time: what was started
+    goes on, and any other one that serves the tenant answers for it.
     """
     import asyncio
 
