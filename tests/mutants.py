@@ -757,14 +757,14 @@ MUTANTS = [
         "engine/guest.py",
         "        self._attempt.changed.set()  # it may be that all the others wait as well\n",
         "",
-        f"{AGENTS}/test_agent.py -k approval_suspends",
+        f"{AGENTS}/test_agent.py -k unloaded",
     ),
     Mutant(
         "pydantic-ai: a lane that rests counts as moving",
         "engine/guest.py",
         "        scope.joining = rests\n",
         "",
-        f"{AGENTS}/test_agent.py -k approval_suspends",
+        f"{AGENTS}/test_agent.py -k unloaded",
     ),
     Mutant(
         "pydantic-ai: a new worker does not read the conversation",

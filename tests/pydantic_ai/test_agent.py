@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
+from outlive import Operation, Outlive
+from outlive.approvals import Approval
+from outlive.pydantic_ai import agent, toolset
 from outlive.testing import lab
 from tests.pydantic_ai import clerk
 from tests.pydantic_ai.clerk import app, by_clerk
@@ -68,3 +75,44 @@ async def test_evicted_after_each_record_it_says_the_same() -> None:
             ends.append(await run.result())
         assert list(clerk.asked.values()) == [1, 1, 1, 1]
     assert ends[0] == ends[1]
+
+
+class Desk:
+    """A tool that goes on as long as the test wants."""
+
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+
+
+async def ask_first(op: Operation[Desk]) -> str:
+    return "asked"
+
+
+async def take_long(op: Operation[Desk]) -> str:
+    await op.deps.go_on.wait()
+    return "long"
+
+
+def together(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    if any(isinstance(one, ModelResponse) for one in messages):
+        return ModelResponse(parts=[TextPart("both")])
+    return ModelResponse(parts=[ToolCallPart("ask_first", {}, "a"), ToolCallPart("take_long", {}, "b")])
+
+
+async def test_it_is_unloaded_when_the_last_call_beside_an_approval_has_ended() -> None:
+    desk_app: Outlive[Desk] = Outlive()
+    asking = desk_app.tool(approval=Approval(role="boss"))(ask_first)
+    taking = desk_app.tool(effect="read")(take_long)
+    one = Agent(FunctionModel(together), name="together", deps_type=Desk, toolsets=[toolset(asking, taking)])
+    registered, desk = agent(desk_app, one), Desk()
+    async with lab(desk_app, deps=desk) as t:
+        run = await t.start(registered, "begin")
+        working = asyncio.ensure_future(t.advance(seconds=1))
+        while not any(" proposed " in line for line in await t.log(run)):
+            await asyncio.to_thread(int)
+        assert await t.status(run) == "running"
+        desk.go_on.set()
+        await working
+        assert await t.status(run) == "waiting"
+        await t.approve("ask_first")
+        assert await run.result() == "both"
