@@ -8,7 +8,7 @@ and what a change of the code can break, is one turn. An agent that is used insi
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -45,9 +45,8 @@ class Turn(BaseModel):
     added: list[dict[str, JsonValue]] = []
     retries: dict[str, int] = {}
     output_retries: int = 0
-    summary: str = ""
-    """Of the messages before `kept_from`, but for the first one, where those are not handed over any more."""
     kept_from: int = 0
+    """Where the messages begin that are handed over; those before, but for the first one, are in the last summary."""
 
 
 class Compact(BaseModel):
@@ -94,6 +93,7 @@ class Conversation:
         self._guest = Guest(run)
         self._messages: list[ModelMessage] = []
         self._usage = RunUsage()
+        self._summary = ""
 
     async def committed(self, prompt: str) -> object:
         """Go on to the end, with a commit after each turn."""
@@ -179,7 +179,7 @@ class Conversation:
             return list(self._messages)
         opening = self._messages[0]
         assert isinstance(opening, ModelRequest)
-        summary = UserPromptPart(f"{_SUMMARY}\n\n{turn.summary}")
+        summary = UserPromptPart(f"{_SUMMARY}\n\n{self._summary}")
         return [replace(opening, parts=[*opening.parts, summary]), *self._messages[turn.kept_from :]]
 
     async def _shorten(self, ledger: Ledger, turn: Turn) -> bool:
@@ -205,7 +205,7 @@ class Conversation:
 
         what = f"messages {turn.kept_from} to {kept_from - 1}"
         said = await ledger.model(f"{ledger.agent}.compact", _name(model), what, body)
-        turn.summary, turn.kept_from = response_of(cast(Json, said)).text or "", kept_from
+        self._summary, turn.kept_from = response_of(cast(Json, said)).text or "", kept_from
         return True
 
     def _responds(self, place: int) -> bool:
@@ -222,7 +222,8 @@ class Conversation:
 
     async def _recall(self) -> None:
         """Read the conversation from the log, to where the present turn begins."""
-        self._messages = read([one async for one in recalled(self._guest)])
+        told, self._summary = await recalled(self._guest, f"{self._settings.name}.compact")
+        self._messages = read(told)
         for message in self._messages:
             if isinstance(message, ModelResponse):
                 self._usage.incr(message.usage)
@@ -247,15 +248,22 @@ def _name(model: object) -> str:
     return str(getattr(model, "model_name", model))
 
 
-async def recalled(guest: Guest) -> AsyncIterator[Json]:
-    """The messages of all turns that are committed, as they were."""
-    state = Fold()
+async def recalled(guest: Guest, compact: str) -> tuple[list[Json], str]:
+    """The messages of all turns that are committed, as they were, and the last summary among them: the outcome of an
+    operation `compact`.
+    """
+    state, told, summary, latest = Fold(), list[Json](), "", ""
     async for entry in guest.recorded():
         fact = kinds.read(entry)
         if isinstance(fact, kinds.Turn) and entry.payload is not None:
-            for message in Turn.model_validate_json(entry.payload).added:
-                yield lengthen(message, {key: call.payload for key, call in state.keys.items() if call.payload})
+            outcomes = {key: call.payload for key, call in state.keys.items() if call.payload}
+            told += [lengthen(one, outcomes) for one in Turn.model_validate_json(entry.payload).added]
+            summary = latest
         step(state, entry.seq, fact, entry.scope, entry.key, entry.payload)
+        call = state.sent(getattr(fact, "operation", ""))
+        if call is not None and call.name == compact and entry.payload and isinstance(fact, kinds.Outcome):
+            latest = response_of(json.loads(entry.payload)["response"]).text or ""
+    return told, summary
 
 
 def _retries(manager: Any) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any, ClassVar, cast
@@ -24,7 +25,7 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
 
 from outlive.engine import streaming
-from outlive.pydantic_ai.ledger import Body, Ledger, prompt_digest
+from outlive.pydantic_ai.ledger import Body, Ledger
 
 KEY = "outlive"
 """The metadata of a tool under which `False` says that it is in the log by itself."""
@@ -76,7 +77,8 @@ class Backend(CallableOperationBackend[dict[str, Any]]):
         match operation_id:
             case ModelRequestId(model_name=model):
                 _, messages, settings, parameters, _ = cache_key
-                return await self._ledger.model(name, model, _prompt(messages, settings, parameters), work)
+                prompt = self._ledger.guest.digest(_prompt(messages, settings, parameters))
+                return await self._ledger.model(name, model, prompt, work)
             case ToolsetCallToolId():
                 tool_name, given, context, tool = cache_key
                 arguments, ctx = cast("dict[str, Any]", given), cast("RunContext[Any]", context)
@@ -98,14 +100,13 @@ def _inline_or_not(operation_id: DurableOperationId, tool: Any, name: str) -> An
 def _prompt(messages: Any, settings: Any, parameters: Any) -> str:
     """What a request says besides its messages: instructions, tools, settings."""
     given = cast(ModelRequestParameters, parameters)
-    return prompt_digest(
-        [
-            getattr(messages[-1], "instructions", None) if messages else None,
-            sorted((one.name, one.description, one.parameters_json_schema) for one in given.function_tools),
-            sorted((one.name, one.description, one.parameters_json_schema) for one in given.output_tools),
-            settings,
-        ]
-    )
+    said = [
+        getattr(messages[-1], "instructions", None) if messages else None,
+        sorted((one.name, one.description, one.parameters_json_schema) for one in given.function_tools),
+        sorted((one.name, one.description, one.parameters_json_schema) for one in given.output_tools),
+        settings,
+    ]
+    return json.dumps(said, sort_keys=True, default=str)
 
 
 async def _stream(ctx: RunContext[Any], events: AsyncIterable[AgentStreamEvent]) -> None:

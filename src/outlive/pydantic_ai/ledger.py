@@ -7,9 +7,7 @@ was lost is seen, and counted as possibly paid for. A plain tool is *external* u
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-import json
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
@@ -297,8 +295,3 @@ def _asked(tool: ToolSpec, arguments: dict[str, Any]) -> Json:
     plain: Json = _jsonable.dump_python(arguments, mode="json")
     names = [one.name for one in tool.signature.parameters]
     return {"arguments": plain} if names == ["arguments"] and set(plain) != {"arguments"} else plain
-
-
-def prompt_digest(parts: object) -> str:
-    """A short mark of what a request says besides its messages: two requests with the same mark say the same."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]

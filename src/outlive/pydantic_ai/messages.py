@@ -57,7 +57,10 @@ def _named(part: Json, outcomes: Mapping[str, tuple[str, str | None]]) -> Json:
     key, recorded = outcomes.get(str(part.get("tool_call_id", "")), ("", None))
     if part.get("part_kind") != "tool-return" or recorded is None:
         return part
-    return {**part, "content": {REF: key}} if json.loads(recorded) == part.get("content") else part
+    if json.loads(recorded) != part.get("content"):
+        return part
+    # Not in the content's place: whatever a tool returns is no name of ours.
+    return {name: value for name, value in part.items() if name != "content"} | {REF: key}
 
 
 def lengthen(message: Json, outcomes: Mapping[str, str]) -> Json:
@@ -73,10 +76,10 @@ def lengthen(message: Json, outcomes: Mapping[str, str]) -> Json:
 
 
 def _whole(part: Json, outcomes: Mapping[str, str]) -> Json:
-    content = part.get("content")
-    if not isinstance(content, dict) or list(content) != [REF]:
+    if REF not in part:
         return part
-    return {**part, "content": json.loads(outcomes[str(content[REF])])}
+    kept = {name: value for name, value in part.items() if name != REF}
+    return {**kept, "content": json.loads(outcomes[str(part[REF])])}
 
 
 def read(messages: Iterable[Json]) -> list[ModelMessage]:
