@@ -753,20 +753,6 @@ MUTANTS = [
         f"{GRAPHS}/test_tools.py -k another_message",
     ),
     Mutant(
-        "pydantic-ai: nobody hears that a lane rests",
-        "engine/guest.py",
-        "        self._attempt.changed.set()  # it may be that all the others wait as well\n",
-        "",
-        f"{AGENTS}/test_agent.py -k unloaded",
-    ),
-    Mutant(
-        "pydantic-ai: a lane that rests counts as moving",
-        "engine/guest.py",
-        "        scope.joining = rests\n",
-        "",
-        f"{AGENTS}/test_agent.py -k unloaded",
-    ),
-    Mutant(
         "pydantic-ai: a new worker does not read the conversation",
         "pydantic_ai/driver.py",
         "if fresh and turns.number:",
