@@ -769,7 +769,7 @@ MUTANTS = [
     Mutant(
         "pydantic-ai: a busy provider is asked again as soon as a failing one",
         "pydantic_ai/ledger.py",
-        "raise AskedAgain(str(error), _retry_after(error)) from error",
+        'raise AskedAgain(str(error), headers.get("retry-after")) from error',
         "raise AskedAgain(str(error), None) from error",
         f"{AGENTS}/test_providers.py -k too_busy",
     ),

@@ -223,6 +223,18 @@ def _using(other: Any) -> Any:
     return using
 
 
+async def compact() -> str:
+    return "called as summaries are"
+
+
+def test_registering_makes_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who starts and lists runs needs no key of a provider."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    app: Outlive = Outlive()
+    one = Agent("anthropic:claude-opus-5", name="one", defer_model_check=True)
+    agent(app, one, models={"plan": "anthropic:claude-opus-5"})
+
+
 def test_what_cannot_be_registered_is_refused() -> None:
     app: Outlive = Outlive()
     with pytest.raises(Refused, match="without a name"):
@@ -236,6 +248,8 @@ def test_what_cannot_be_registered_is_refused() -> None:
         agent(app, Agent(FunctionModel(typed), name="one", toolsets=[toolset(tool)]), effects={"note": "read"})
     with pytest.raises(Refused, match="say result="):
         agent(app, Agent(FunctionModel(typed), name="one", output_type=lambda text: text))
+    with pytest.raises(Refused, match="requests to its models"):
+        agent(app, Agent(FunctionModel(typed), name="one", tools=[compact]))
     agent(app, Agent(FunctionModel(typed), name="one"))
     with pytest.raises(DuplicateName):
         agent(app, Agent(FunctionModel(typed), name="one"))

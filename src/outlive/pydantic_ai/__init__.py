@@ -16,7 +16,7 @@ try:
     import pydantic_ai
 except ImportError as error:  # pragma: no cover - the extra is installed where tests run
     raise ImportError("outlive.pydantic_ai needs pydantic-ai: pip install 'outlive[agent]'") from error
-from pydantic_ai.models import Model, infer_model
+from pydantic_ai.models import Model
 from pydantic_ai.usage import UsageLimits
 
 from outlive.app.outlive import Outlive
@@ -30,7 +30,7 @@ from outlive.model.function import UserFunction
 from outlive.model.operation import Effect
 from outlive.pydantic_ai.costs import Spent, spent
 from outlive.pydantic_ai.driver import Choose, Compact, Conversation, Settings
-from outlive.pydantic_ai.ledger import plain_tool
+from outlive.pydantic_ai.ledger import is_of_a_model, plain_tool
 from outlive.pydantic_ai.tools import operation, toolset
 
 __all__ = ["Compact", "Spent", "agent", "operation", "spent", "toolset"]
@@ -61,23 +61,18 @@ def agent(  # noqa: PLR0913 - what can be said of an agent
     own = name or agent.name
     if not own:
         raise Refused(what="an agent of pydantic-ai without a name", why="what it does is recorded under it; name it")
-    known = {**(models or {})}
-    _check(own, known, choose)
+    if choose is not None and not models:
+        raise Refused(what=f"choose= of {own}", why="there is nothing to choose from; say models={role: model}")
     registered = _registered(app, own, agent, effects or {})
     settings = Settings(
-        own, agent, registered, effects or {}, {role: infer_model(model) for role, model in known.items()},
-        choose, approval, limits or UsageLimits(request_limit=None), stream, compact,
+        own, agent, registered, effects or {}, dict(models or {}), choose, approval,
+        limits or UsageLimits(request_limit=None), stream, compact,
     )  # fmt: skip
     made: Agent[str, O] = Agent(own, version, _driver(settings, result or _output(own, agent)), renamed=renamed)
     made.source = _here(sys._getframe(1))
     made.where = describe(made.source)
     app.registry.add_agent(made)
     return made
-
-
-def _check(agent: str, models: Mapping[str, Model | str], choose: Choose | None) -> None:
-    if choose is not None and not models:
-        raise Refused(what=f"choose= of {agent}", why="there is nothing to choose from; say models={role: model}")
 
 
 def _registered(
@@ -93,6 +88,8 @@ def _registered(
                 if known in effects:
                     raise Refused(what=f"effects={{{known!r}: …}} of {name}", why="it is registered with its effect")
                 continue
+            if is_of_a_model(f"{name}.{known}"):
+                raise Refused(what=f"a plain tool {known!r} of {name}", why="requests to its models are called so")
             schema = tool.function_schema.json_schema
             made = plain_tool(f"{name}.{known}", effects.get(known, "external"), schema, inspect.unwrap(tool.function))
             app.registry.add_tool(made)

@@ -63,7 +63,7 @@ async def spent(app: Outlive[D], run: str, /, *, tenant: str = "default") -> lis
             one = found.setdefault(call.name, Spent(call.name))
             if isinstance(fact, kinds.InDoubt):
                 one.lost += 1
-            elif isinstance(fact, kinds.Outcome) and fact.status == "succeeded":
-                one.add(json.loads(entry.payload or "{}"))
+            elif isinstance(fact, kinds.Outcome) and fact.status == "succeeded" and entry.payload is not None:
+                one.add(json.loads(entry.payload))
         after = page[-1].seq
     return list(found.values())

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, cast
 
 from pydantic import BaseModel, JsonValue
@@ -19,7 +20,7 @@ from pydantic_ai._agent_graph import CallToolsNode, ModelRequestNode
 from pydantic_ai.direct import model_request
 from pydantic_ai.durable_exec import JSON_CODEC
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserPromptPart
-from pydantic_ai.models import Model
+from pydantic_ai.models import Model, infer_model
 from pydantic_ai.usage import RunUsage, UsageLimits
 from pydantic_graph import End
 
@@ -71,13 +72,13 @@ class Settings:
     name: str
     agent: Agent[Any, Any]
     tools: Mapping[str, ToolSpec]
-    effects: Mapping[str, Effect] = field(default_factory=dict)
-    models: Mapping[str, Model] = field(default_factory=dict)
-    choose: Choose | None = None
-    approval: Approval = field(default_factory=lambda: Approval(role="approver"))
-    limits: UsageLimits = field(default_factory=lambda: UsageLimits(request_limit=None))
-    stream: bool = False
-    compact: Compact | None = None
+    effects: Mapping[str, Effect]
+    models: Mapping[str, Model | str]
+    choose: Choose | None
+    approval: Approval
+    limits: UsageLimits
+    stream: bool
+    compact: Compact | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,8 @@ class Conversation:
     async def _step(self, ledger: Ledger, number: int, prompt: str, turn: Turn) -> _Ended | list[ModelMessage]:
         """Let pydantic-ai make one request and call the tools that are asked for."""
         settings, view = self._settings, self._view(turn)
-        durability = Durability(ledger, self._run.id, settings.models, stream=settings.stream)
+        models = {role: _made(one) if isinstance(one, str) else one for role, one in settings.models.items()}
+        durability = Durability(ledger, self._run.id, models, stream=settings.stream)
         model = settings.choose(self._messages) if settings.choose is not None else None
         async with settings.agent.iter(
             None if view else prompt, message_history=view or None, model=model, deps=self._run.deps,
@@ -242,6 +244,12 @@ def _full(messages: Sequence[ModelMessage], compact: Compact) -> bool:
 def _spoken(messages: Sequence[ModelMessage]) -> str:
     """Messages as a text that a model can sum up."""
     return "\n".join(json.dumps(brief(one), ensure_ascii=False) for one in messages)
+
+
+@cache
+def _made(model: str) -> Model:
+    """The model of a name, made when it is needed first: it may want a key that only workers have."""
+    return infer_model(model)
 
 
 def _name(model: object) -> str:

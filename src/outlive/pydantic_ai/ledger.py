@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, cast
@@ -44,12 +45,13 @@ MODEL_TIMEOUT = timedelta(minutes=10)
 MODEL_RETRY = Retry(attempts=20, first=timedelta(seconds=1), most=timedelta(minutes=5))
 # However long ago it was asked first: to ask a model again harms nobody.
 _ALWAYS = timedelta(days=36_500)
+_OF_A_MODEL = re.compile(r".+\.(?:model(?:\..+)?|compact)")
 
 
 class AskedAgain(Exception):
-    """The provider has not taken the request; `retry_after` is how many seconds it asks for (None: it does not say)."""
+    """The provider has not taken the request; `retry_after` is the header in which it says when to ask again."""
 
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
+    def __init__(self, message: str, retry_after: str | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
@@ -90,17 +92,18 @@ async def _unit(op: object) -> JsonValue:
     raise NotImplementedError
 
 
-def model_tool(name: str, retry: Retry = MODEL_RETRY, timeout: timedelta = MODEL_TIMEOUT) -> Brought:
+def model_tool(name: str) -> Brought:
     """Requests to one model of an agent, as a tool."""
     policy = ToolPolicy(
-        "idempotent", dedupes_for=_ALWAYS, raises=(ModelRefused,), not_sent=(AskedAgain,), retry=retry, timeout=timeout
+        "idempotent", dedupes_for=_ALWAYS, raises=(ModelRefused,), not_sent=(AskedAgain,), retry=MODEL_RETRY,
+        timeout=MODEL_TIMEOUT,
     )  # fmt: skip
     return Brought(name, policy, Signature.of(_request, skip=1, where=name), _request)
 
 
 def is_of_a_model(tool: str) -> bool:
-    """Whether operations of that name are requests to a model."""
-    return ".model" in tool or tool.endswith(".compact")
+    """Whether operations of that name are requests to a model: no plain tool can be called so."""
+    return _OF_A_MODEL.fullmatch(tool) is not None
 
 
 def unit_tool(name: str) -> Brought:
@@ -172,10 +175,11 @@ class Ledger:
         own, effect = f"{self.agent}.{name}", self._effects.get(name, "external")
         tool = self._tool(own, lambda: plain_tool(own, effect, theirs.tool_def.parameters_json_schema, _unit))
         asked = _asked(tool, arguments)
+        by_name = asked.keys() == arguments.keys()
 
         async def doing(approved: dict[str, object]) -> object:
             if approved != asked:
-                given = cast("dict[str, object]", approved["arguments"]) if "arguments" in asked else approved
+                given = approved if by_name else cast("dict[str, object]", approved["arguments"])
                 kept = {key: one for key, one in given.items() if one is not None or key in arguments}
                 validated = theirs.args_validator.validate_python(kept)
                 arguments.clear()
@@ -241,7 +245,8 @@ async def _classified(body: Body, model: str) -> object:
     try:
         return await body()
     except (ModelRateLimitError, ModelUnavailableError) as error:
-        raise AskedAgain(str(error), _retry_after(error)) from error
+        headers = getattr(error, "headers", None) or {}
+        raise AskedAgain(str(error), headers.get("retry-after")) from error
     except (ModelServerError, ModelConnectionError, OSError):
         raise
     except ModelAPIError as error:
@@ -252,14 +257,6 @@ async def _classified(body: Body, model: str) -> object:
         raise ModelRefused(str(error), model, status, context=context) from error
     except Exception as error:
         raise ModelRefused(f"{type(error).__name__}: {error}", model, None) from error
-
-
-def _retry_after(error: ModelAPIError) -> float | None:
-    headers = getattr(error, "headers", None) or {}
-    try:
-        return float(headers.get("retry-after", ""))
-    except ValueError:
-        return None
 
 
 def _as_theirs(refused: ModelRefused) -> AgentRunError:
