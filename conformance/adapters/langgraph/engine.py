@@ -171,7 +171,8 @@ def status(run: str) -> dict[str, Any]:
         return {"status": "failed", "says": f"{says}, error {errors[0]}"}
     if state.interrupts:
         return {"status": "waiting", "says": says}
-    if state.next:
+    # A task whose writes are stored is not in `next` any more; the run has ended when there is none at all.
+    if state.next or state.tasks:
         return {"status": "running", "says": says}
     return {"status": "succeeded", "says": says, "output": state.values["output"]}
 
