@@ -28,6 +28,10 @@ class Fault:
     drop: bool = False
 
 
+ok = Fault(200)
+"""Nothing of the kind."""
+
+
 @dataclass
 class Provider:
     """`script` says what is answered, from the messages of the request: a text, or tool calls by name."""
@@ -52,7 +56,8 @@ class Provider:
 
     async def _answer(self, head: bytes, request: Reply, writer: asyncio.StreamWriter) -> bool:
         self.asked.append(request)
-        fault = self.faults.pop(0) if self.faults else None
+        told = self.faults.pop(0) if self.faults else ok
+        fault = None if told is ok else told
         if fault is None or fault.drop:
             self.charged += 1
         if fault is not None and fault.drop:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry
-from pydantic_ai.exceptions import ModelContextWindowExceededError, ModelHTTPError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
@@ -24,9 +23,10 @@ from pydantic_ai.usage import RequestUsage
 
 from outlive import Operation, Outlive, Run
 from outlive.errors import BadArguments, DuplicateName, Refused, RunFailed
+from outlive.harness.conversation import RETURNED
 from outlive.model.ids import RunId
 from outlive.pydantic_ai import Compact, agent, operation, toolset
-from outlive.pydantic_ai.messages import REF, brief, response_of
+from outlive.pydantic_ai.messages import brief, response_of
 from outlive.testing import lab
 from outlive.testing.audit import whole_log
 from tests.pydantic_ai import clerk
@@ -64,7 +64,7 @@ class Talker:
 
 
 class TooLong(Exception):
-    """See `test_a_context_that_is_too_long…`."""
+    """A conversation is longer than a model takes."""
 
 
 def talking(talker: Any, **settings: Any) -> tuple[Outlive, Any]:
@@ -95,35 +95,6 @@ async def test_a_long_conversation_is_summed_up_for_the_model_and_stays_whole_in
         assert "noted 1" in talker.summed_up[0]
         assert "summary 1" in talker.summed_up[1], "the second one goes on from the first"
         assert "begin" in spoken(talker.handed[-1])[0]
-
-
-async def test_a_conversation_that_is_too_long_is_summed_up_once_and_the_turn_repeated() -> None:
-    talker = Talker(longest=9)
-    app, registered = talking(_context(talker), compact=Compact(keep=2))
-    async with lab(app, deps=None) as t:
-        assert await t.run(registered, "begin") == "all noted"
-    assert len(talker.summed_up) > 0
-
-
-async def test_one_that_is_still_too_long_fails_with_what_the_provider_says() -> None:
-    talker = Talker(longest=2)
-    app, registered = talking(_context(talker), compact=Compact(keep=1))
-    async with lab(app, deps=None) as t:
-        with pytest.raises(RunFailed, match="too many tokens"):
-            await t.run(registered, "begin")
-
-
-def _context(talker: Talker) -> Any:
-    class Exceeded(ModelHTTPError, ModelContextWindowExceededError):
-        """As providers raise it."""
-
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        try:
-            return talker(messages, info)
-        except TooLong:
-            raise Exceeded(400, "talker", "too many tokens: 9000") from None
-
-    return model
 
 
 async def test_the_names_of_operations() -> None:
@@ -299,7 +270,7 @@ async def test_a_tool_is_tried_again_as_often_as_it_says_whatever_the_turn() -> 
             assert len([one for one in await t.operations(run) if one.tool == "stubborn.model"]) == 3
 
 
-HOSTILE = {REF: "/talker.model/0"}
+HOSTILE = {RETURNED: "/talker.model/0"}
 
 
 async def note_hostile(op: Operation, number: int) -> dict[str, str]:

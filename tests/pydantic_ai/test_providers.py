@@ -17,9 +17,11 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from outlive import Agent as Registered
 from outlive import Operation, Outlive
 from outlive.errors import RunFailed, UnknownRun
-from outlive.pydantic_ai import agent, spent, toolset
+from outlive.model.ids import RunId
+from outlive.pydantic_ai import Compact, agent, spent, toolset
 from outlive.testing import Lab, lab
-from tests.pydantic_ai.provider import INPUT, OUTPUT, Fault, provider
+from outlive.testing.audit import whole_log
+from tests.pydantic_ai.provider import INPUT, OUTPUT, Fault, ok, provider
 
 
 def openai(url: str) -> Model:
@@ -35,6 +37,8 @@ EACH = pytest.mark.parametrize("model", [openai, anthropic])
 
 def script(messages: list[dict[str, Any]]) -> str | dict[str, dict[str, Any]]:
     """Two calls of a tool, then what they gave."""
+    if "Sum up" in json.dumps(messages[-1]):
+        return "twice two is four"
     rounds = sum(one["role"] == "assistant" for one in messages)
     return {"double": {"number": rounds + 1}} if rounds < 2 else f"done after {rounds}"
 
@@ -43,10 +47,10 @@ async def double(op: Operation, number: int) -> int:
     return number * 2
 
 
-def registered(model: Model, *, stream: bool = False) -> tuple[Outlive, Registered[str, str]]:
+def registered(model: Model, **settings: Any) -> tuple[Outlive, Registered[str, str]]:
     app: Outlive = Outlive()
     tool = app.tool(effect="idempotent")(double)
-    return app, agent(app, Agent(model, name="doubler", toolsets=[toolset(tool)]), stream=stream)
+    return app, agent(app, Agent(model, name="doubler", toolsets=[toolset(tool)]), **settings)
 
 
 async def entries(t: Lab, run: Any, kind: str) -> list[str]:
@@ -120,9 +124,40 @@ async def test_usage_and_cost_are_recorded(model: Callable[[str], Model]) -> Non
             run = await t.start(doubler, "go")
             await run.result()
             rows = [json.loads(one.outcome or "{}") for one in await t.operations(run) if one.tool == "doubler.model"]
+            turns = [one.payload or "" for one in await whole_log(t._world, RunId(run.id)) if one.kind == "turn"]
+    assert all("outlive:response" in one and "content" not in one for one in turns[2:]), "a response is stored once"
     used = [one["response"]["usage"] for one in rows]
     assert [(one["input_tokens"], one["output_tokens"]) for one in used] == [(INPUT, OUTPUT)] * them.charged
-    assert all(float(one["cost"]) > 0 for one in rows)
+    assert all(float(one["response"]["usage"]["cost"]) > 0 for one in rows)
+
+
+TOO_LONG = {
+    "openai": {"message": "This model's maximum context length is 8 tokens", "code": "context_length_exceeded"},
+    "anthropic": {"message": "prompt is too long: 9 tokens > 8 maximum", "type": "invalid_request_error"},
+}
+
+
+@EACH
+async def test_a_context_that_is_too_long_is_summed_up_once_then_blocks(model: Callable[[str], Model]) -> None:
+    """As each provider says it."""
+    says = TOO_LONG[model.__name__]
+    async with provider(script) as them:
+        app, doubler = registered(model(them.url), compact=Compact(keep=1))
+        async with lab(app, deps=None) as t:
+            them.faults = [ok, ok, Fault(400, body={"type": "error", "error": says})]
+            assert await t.run(doubler, "go") == "done after 2"
+            assert len(them.asked) == 6, "of the two turns before, one is in the summary"
+            assert "twice two is four" in json.dumps(them.asked[4])
+            again = Fault(400, body={"type": "error", "error": says})
+            them.faults = [ok, ok, again, ok, again]
+            run = await t.start(doubler, "go", id="two")
+            await t.advance(seconds=1)
+            assert (await t.status(run), len(them.asked)) == ("blocked", 11)
+            row = await t._world.row(RunId(run.id))
+            last = (await whole_log(t._world, RunId(run.id)))[-1].body
+    assert row.reason == "context too long"
+    assert f"{INPUT} tokens" in last
+    assert says["message"].partition(":")[0].partition("'")[0] in last
 
 
 async def test_what_was_spent_is_summed_up_with_what_was_lost() -> None:

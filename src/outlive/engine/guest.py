@@ -18,19 +18,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar, cast
 
+from pydantic import BaseModel
+
 from outlive.engine import streaming
 from outlive.engine.attempt import Attempt
 from outlive.engine.branches import Branches, Start
 from outlive.engine.callables import caller_line, check_name, describe, until_done
 from outlive.engine.definition import ToolPolicy, ToolSpec
+from outlive.engine.failures import writable
 from outlive.engine.operation import sending
 from outlive.engine.run import Run
-from outlive.engine.scope import Scope, current
+from outlive.engine.scope import Parked, Scope, current
 from outlive.log.codec import Signature
 from outlive.log.entry import Entry
 from outlive.model.approval import Approval
 from outlive.model.errors import ScopeError
 from outlive.model.function import UserFunction
+from outlive.model.run import Block
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -167,11 +171,18 @@ class Guest:
 
     @asynccontextmanager
     async def lanes(self, keys: Sequence[str]) -> AsyncIterator[None]:
-        """From foreign code: open a scope for each key, at once, for as long as the block lasts."""
-        if not keys:
-            yield
+        """From foreign code: open a scope for each key, at once, for as long as the block lasts. A single one needs no
+        scope of its own: its calls are those of the host's.
+        """
+        different = list(dict.fromkeys(keys))
+        if len(different) < 2:
+            self._lanes = dict.fromkeys(different, self._root)
+            try:
+                yield
+            finally:
+                self._lanes = {}
             return
-        lanes = {key: _Lane(self._attempt) for key in dict.fromkeys(keys)}
+        lanes = {key: _Lane(self._attempt) for key in different}
         opened = asyncio.ensure_future(self._root.ask(lambda: self._branch(lanes)))
         self._lanes = lanes
         try:
@@ -216,6 +227,22 @@ class Guest:
             return outcome
 
         return await self.ask(make, lane)
+
+    async def hold(self, reason: Block, detail: str) -> None:
+        """From foreign code: block the run after its last call, until a person says that it is to go on."""
+
+        async def make() -> None:
+            scope = current.get()
+            last = self._attempt.fold.keys.get(scope.met)
+            while last is not None and self._attempt.fold.retried < last.seq:
+                waiting = Parked("a person decides", block=reason, detail=writable(detail))
+                await self._attempt.park(scope, waiting)
+
+        await self.ask(make)
+
+    async def emit(self, name: str, data: BaseModel, *, lane: str = "") -> None:
+        """From foreign code: `run.emit` in the scope of the lane."""
+        await self.ask(lambda: self._run.emit(name, data), lane)
 
     def outcome(self, key: str) -> str | None:
         """What is recorded as the outcome of a call of the present window, as JSON."""

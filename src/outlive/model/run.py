@@ -26,7 +26,7 @@ ENDED: frozenset[Status] = frozenset(("succeeded", "failed", "cancelled", "expir
 # Why a run is blocked. Each names what a person (or a new version of the code) has to do.
 Block = Literal[
     "operation in doubt", "duplicate effect", "diverged", "poison", "undecodable", "entries lost", "done elsewhere",
-    "compensation failed", "in doubt elsewhere",
+    "compensation failed", "in doubt elsewhere", "context too long",
 ]  # fmt: skip
 
 # The reason of a run that is being cancelled and that nobody drives: it is ready, or waits in its clean-up.

@@ -20,20 +20,21 @@ from pydantic_ai.models import Model
 from pydantic_ai.usage import UsageLimits
 
 from outlive.app.outlive import Outlive
+from outlive.app.spending import Spent, spent
 from outlive.engine.callables import describe
 from outlive.engine.definition import Agent
 from outlive.engine.guest import Brought
 from outlive.engine.run import Run
+from outlive.harness.units import is_of_a_model, plain_tool
 from outlive.model.approval import Approval
 from outlive.model.errors import Refused
 from outlive.model.function import UserFunction
 from outlive.model.operation import Effect
-from outlive.pydantic_ai.costs import Spent, spent
-from outlive.pydantic_ai.driver import Choose, Compact, Conversation, Settings
-from outlive.pydantic_ai.ledger import is_of_a_model, plain_tool
-from outlive.pydantic_ai.tools import operation, toolset
+from outlive.pydantic_ai.driver import Choose, Conversation, Settings
+from outlive.pydantic_ai.tools import notes, operation, toolset
+from outlive.pydantic_ai.view import Compact
 
-__all__ = ["Compact", "Spent", "agent", "operation", "spent", "toolset"]
+__all__ = ["Compact", "Spent", "agent", "notes", "operation", "spent", "toolset"]
 
 D = TypeVar("D")
 O = TypeVar("O")  # noqa: E741 - as the public surface names it

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, cast
 
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel, JsonValue, TypeAdapter
 from pydantic_ai import Agent
 from pydantic_ai._agent_graph import CallToolsNode, ModelRequestNode
 from pydantic_ai.direct import model_request
@@ -27,42 +27,20 @@ from pydantic_graph import End
 from outlive.engine.definition import ToolSpec
 from outlive.engine.guest import Guest
 from outlive.engine.run import Run
-from outlive.log import kinds
-from outlive.log.fold import Fold, step
+from outlive.harness.conversation import COMPACTED, Compacted, Turn, recalled
+from outlive.harness.units import Json
 from outlive.model.approval import Approval
 from outlive.model.operation import Effect
 from outlive.pydantic_ai.durability import Durability
 from outlive.pydantic_ai.ledger import ContextTooLong, Ledger
-from outlive.pydantic_ai.messages import REF, Json, brief, lengthen, read, response_of, shorten
+from outlive.pydantic_ai.messages import read, response_of, written
+from outlive.pydantic_ai.view import Compact, counted, near, results, spoken, view
 
 driving: ContextVar[Ledger | None] = ContextVar("outlive_pydantic_ai", default=None)
 
 Choose = Callable[[Sequence[ModelMessage]], str]
-
-
-class Turn(BaseModel):
-    """What a turn has added to the conversation, and what the next one has to know of it."""
-
-    added: list[dict[str, JsonValue]] = []
-    retries: dict[str, int] = {}
-    output_retries: int = 0
-    kept_from: int = 0
-    """Where the messages begin that are handed over; those before, but for the first one, are in the last summary."""
-
-
-class Compact(BaseModel):
-    """When a long conversation is summed up for the model, and how. What is in the log stays whole.
-
-    When the provider has counted `at_tokens` in a request, and when it says that one is too long, all but the last
-    `keep` exchanges give way to a summary that a model makes of them: that of the role *compact*, or the agent's own.
-    """
-
-    at_tokens: int = 100_000
-    keep: int = 10
-    prompt: str = (
-        "Sum up this conversation for whoever goes on with it. Keep the task, every decision, open point, name, number"
-        " and identifier. Write the summary only."
-    )
+_usage: TypeAdapter[RunUsage] = TypeAdapter(RunUsage)
+NEAR_LIMIT = "near-limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +59,15 @@ class Settings:
     compact: Compact | None
 
 
+class NearLimit(BaseModel):
+    """An agent has used four fifths of what a limit allows its run."""
+
+    agent: str
+    limit: str
+    used: str
+    of: str
+
+
 @dataclass(frozen=True, slots=True)
 class _Ended:
     output: object
@@ -92,6 +79,7 @@ class Conversation:
     def __init__(self, run: Run[Any], settings: Settings) -> None:
         self._run, self._settings = run, settings
         self._guest = Guest(run)
+        self._turns: list[list[ModelMessage]] = []
         self._messages: list[ModelMessage] = []
         self._usage = RunUsage()
         self._summary = ""
@@ -101,7 +89,7 @@ class Conversation:
         turns, fresh = self._run.turns(Turn()), True
         async for turn in turns:
             if fresh and turns.number:
-                await self._recall()
+                await self._recall(turn)
             fresh = False
             ended = await self._turn(turns.number, prompt, turn)
             if ended is not None:
@@ -124,36 +112,33 @@ class Conversation:
         given = await self._guest.host(self._driven(ledger, number, prompt, turn))
         if isinstance(given, _Ended):
             return given
-        self._messages += given
-        turn.added = [self._written(one, ledger) for one in given]
+        self._add(given)
+        turn.added, turn.beside = self._written(given, ledger), self._beside()
         return None
 
     async def _driven(self, ledger: Ledger, number: int, prompt: str, turn: Turn) -> _Ended | list[ModelMessage]:
         """In a task of its own: a turn, on a shorter view of the conversation where the model takes no longer one."""
-        token = driving.set(ledger)
+        token, compact = driving.set(ledger), self._settings.compact
         try:
-            if self._settings.compact is not None and _full(self._messages, self._settings.compact):
-                await self._shorten(ledger, turn)
-            try:
-                return await self._step(ledger, number, prompt, turn)
-            except ContextTooLong:
-                if self._settings.compact is None or not await self._shorten(ledger, turn):
-                    raise
-                return await self._step(ledger, number, prompt, turn)
+            await self._warn(turn)
+            if compact is not None and counted(self._messages) >= compact.at_tokens:
+                await self._shorten(ledger, turn, compact.keep, least=max(1, compact.keep // 2))
+            return await self._fitting(ledger, number, prompt, turn)
         finally:
             driving.reset(token)
 
     async def _step(self, ledger: Ledger, number: int, prompt: str, turn: Turn) -> _Ended | list[ModelMessage]:
         """Let pydantic-ai make one request and call the tools that are asked for."""
-        settings, view = self._settings, self._view(turn)
+        settings, preview = self._settings, self._preview
+        handed = view(self._turns, turn.kept_from, self._summary, preview, near(self._usage, self._settings.limits))
         models = {role: _made(one) if isinstance(one, str) else one for role, one in settings.models.items()}
         durability = Durability(ledger, self._run.id, models, stream=settings.stream)
         model = settings.choose(self._messages) if settings.choose is not None else None
         async with settings.agent.iter(
-            None if view else prompt, message_history=view or None, model=model, deps=self._run.deps,
+            None if handed else prompt, message_history=handed or None, model=model, deps=self._run.deps,
             usage=replace(self._usage), usage_limits=settings.limits, run_id=f"{self._run.id}/{number}",
             conversation_id=self._run.id, capabilities=[durability], model_settings={"max_retries": 0},
-            infer_name=False,
+            infer_name=False, toolsets=None if preview is None else [results(self._messages, preview)],
         ) as agent_run:  # fmt: skip
             state, node, first = agent_run.ctx.state, agent_run.next_node, None
             state.output_retries_used, state.run_step = turn.output_retries, number
@@ -172,78 +157,122 @@ class Conversation:
             assert isinstance(after, ModelRequestNode)
             turn.output_retries = state.output_retries_used
             turn.retries = _retries(agent_run.ctx.deps.tool_manager)
-            opening = [] if view or first is None else [first]
+            opening = [] if handed or first is None else [first]
             return [*opening, node.model_response, after.request]
 
-    def _view(self, turn: Turn) -> list[ModelMessage]:
-        """What pydantic-ai is handed: the conversation, or what opened it, a summary, and its last part."""
-        if not turn.kept_from:
-            return list(self._messages)
-        opening = self._messages[0]
-        assert isinstance(opening, ModelRequest)
-        summary = UserPromptPart(f"{_SUMMARY}\n\n{self._summary}")
-        return [replace(opening, parts=[*opening.parts, summary]), *self._messages[turn.kept_from :]]
+    async def _fitting(self, ledger: Ledger, number: int, prompt: str, turn: Turn) -> _Ended | list[ModelMessage]:
+        """A turn. It is repeated on a shorter view when the model says that it is too long, once for each decision."""
+        compact, shortened = self._settings.compact, False
+        while True:
+            try:
+                return await self._step(ledger, number, prompt, turn)
+            except ContextTooLong as refused:
+                left = len(self._turns) - turn.kept_from
+                keep = min(compact.keep, left // 2) if compact is not None else 0
+                shortened = not shortened and await self._shorten(ledger, turn, keep)
+                if not shortened:
+                    await self._guest.hold("context too long", self._too_long(refused, turn))
 
-    async def _shorten(self, ledger: Ledger, turn: Turn) -> bool:
-        """Put a summary in the place of all but the last messages, for what follows. False: nothing can be left out.
+    def _too_long(self, refused: ContextTooLong, turn: Turn) -> str:
+        taken = counted(self._messages)
+        before = f"the last request that it took had {taken} tokens" if taken else "it has taken no request yet"
+        handed = view(self._turns, turn.kept_from, self._summary, self._preview, [])
+        summed = f", with turns 1 to {turn.kept_from} summed up" if turn.kept_from else ""
+        return (
+            f"{len(handed)} messages of {len(spoken(handed))} characters were handed over{summed}; {before}: {refused}"
+        )
 
-        The conversation in the log stays as it is; the summary is the outcome of an operation of its own.
+    @property
+    def _preview(self) -> int | None:
+        return self._settings.compact.preview if self._settings.compact is not None else None
+
+    async def _warn(self, turn: Turn) -> None:
+        """Tell followers of limits that are near, of each once."""
+        for limit in near(self._usage, self._settings.limits):
+            if limit.name not in turn.warned:
+                turn.warned.append(limit.name)
+                said = NearLimit(agent=self._settings.name, limit=limit.name, used=limit.used, of=limit.of)
+                await self._guest.emit(NEAR_LIMIT, said)
+
+    async def _shorten(self, ledger: Ledger, turn: Turn, keep: int, *, least: int = 1) -> bool:
+        """Put a summary in the place of all but the last `keep` turns, for what follows. False: it would not be at
+        `least` so many turns more than now.
+
+        The conversation in the log stays as it is; that there is a summary, and which, is an event of the run.
         """
-        compact = self._settings.compact
-        assert compact is not None
-        kept_from = len(self._messages) - 2 * compact.keep
-        kept_from = next((one for one in range(max(kept_from, 1), len(self._messages)) if self._responds(one)), 0)
-        if kept_from <= max(turn.kept_from, 1):
+        compact, kept_from = self._settings.compact, len(self._turns) - keep
+        if compact is None or kept_from < turn.kept_from + least:
             return False
-        view = self._view(turn)
-        left_out = view[: len(view) - (len(self._messages) - kept_from)]
-        model = self._settings.models.get("compact") or self._settings.agent.model
-        assert model is not None
-        asked = ModelRequest(parts=[UserPromptPart(f"{compact.prompt}\n\n{_spoken(left_out)}")])
-
-        async def body() -> object:
-            response = await model_request(model, [asked], model_settings={"max_retries": 0})
-            return JSON_CODEC.dump(ModelResponse, response)
-
-        what = f"messages {turn.kept_from} to {kept_from - 1}"
-        said = await ledger.model(f"{ledger.agent}.compact", _name(model), what, body)
-        self._summary, turn.kept_from = response_of(cast(Json, said)).text or "", kept_from
+        text = spoken(view(self._turns[:kept_from], turn.kept_from, self._summary, compact.preview, []))
+        summary = await self._summed_up(ledger, compact, text)
+        if summary is None:
+            return False
+        before = view(self._turns, turn.kept_from, self._summary, compact.preview, [])
+        after = view(self._turns, kept_from, summary, compact.preview, [])
+        tokens = counted(self._messages)
+        expected = tokens * len(spoken(after)) // max(1, len(spoken(before)))
+        told = Compacted(
+            agent=self._settings.name, first=turn.kept_from + 1, last=kept_from, summary=summary,
+            tokens_before=tokens, tokens_after=expected,
+        )  # fmt: skip
+        await self._guest.emit(COMPACTED, told)
+        self._summary, turn.kept_from = summary, kept_from
         return True
 
-    def _responds(self, place: int) -> bool:
-        return isinstance(self._messages[place], ModelResponse)
+    async def _summed_up(self, ledger: Ledger, compact: Compact, text: str) -> str | None:
+        """What a model makes of it; of its beginning and end where all of it is too long. None: of those as well."""
+        model = self._settings.models.get("compact") or self._settings.agent.model
+        assert model is not None
+        for said in (text, f"{text[: len(text) // 4]}\n[…]\n{text[-len(text) // 4 :]}"):
+            asked = ModelRequest(parts=[UserPromptPart(f"{compact.prompt}\n\n{said}")])
 
-    def _written(self, message: ModelMessage, ledger: Ledger) -> Json:
-        """A message as the commit has it: a response that is recorded as it is, only by name."""
-        whole = brief(message)
-        if isinstance(message, ModelResponse):
-            recorded = self._guest.outcome(ledger.response)
-            return {REF: ledger.response} if recorded and json.loads(recorded).get("response") == whole else whole
+            async def body() -> object:
+                response = await model_request(model, [asked], model_settings={"max_retries": 0})  # noqa: B023 - awaited within this round
+                return JSON_CODEC.dump(ModelResponse, response)
+
+            try:
+                name = f"{ledger.agent}.compact"
+                recorded = await ledger.request(name, _name(model), self._guest.digest(compact.prompt), body)
+            except ContextTooLong:
+                continue
+            response = response_of(recorded)
+            self._usage.incr(response.usage)
+            self._usage.requests += 1
+            return response.text or ""
+        return None
+
+    def _written(self, messages: list[ModelMessage], ledger: Ledger) -> list[Json]:
+        """Messages as the commit has them: what is recorded as it is only by name."""
+        recorded: Json = json.loads(self._guest.outcome(ledger.response) or "{}")
         outcomes = {call: (key, self._guest.outcome(key)) for call, key in ledger.keys.items()}
-        return shorten(whole, outcomes)
+        return [written(one, (ledger.response, recorded.get("response")), outcomes) for one in messages]
 
-    async def _recall(self) -> None:
+    def _add(self, messages: list[ModelMessage]) -> None:
+        self._turns.append(messages)
+        self._messages += messages
+
+    def _beside(self) -> dict[str, JsonValue]:
+        """What was used that is in no response of the conversation."""
+        used: dict[str, JsonValue] = _usage.dump_python(self._usage - _told(self._messages), mode="json")
+        return {name: one for name, one in used.items() if one}
+
+    async def _recall(self, turn: Turn) -> None:
         """Read the conversation from the log, to where the present turn begins."""
-        told, self._summary = await recalled(self._guest, f"{self._settings.name}.compact")
-        self._messages = read(told)
-        for message in self._messages:
-            if isinstance(message, ModelResponse):
-                self._usage.incr(message.usage)
-                self._usage.requests += 1
+        found, names = await recalled(self._guest), dict[str, str]()
+        for told in found.turns:
+            self._add(read(told, names))
+        self._summary = found.compacted.summary if found.compacted is not None else ""
+        self._usage = _told(self._messages) + _usage.validate_python(turn.beside)
 
 
-_SUMMARY = "This conversation was longer. A summary of what was before the messages that follow:"
-
-
-def _full(messages: Sequence[ModelMessage], compact: Compact) -> bool:
-    """Whether the last request was as long as is allowed, as the provider has counted."""
-    last = next((one for one in reversed(messages) if isinstance(one, ModelResponse)), None)
-    return last is not None and last.usage.input_tokens >= compact.at_tokens
-
-
-def _spoken(messages: Sequence[ModelMessage]) -> str:
-    """Messages as a text that a model can sum up."""
-    return "\n".join(json.dumps(brief(one), ensure_ascii=False) for one in messages)
+def _told(messages: Sequence[ModelMessage]) -> RunUsage:
+    """What the responses of a conversation say that was used."""
+    used = RunUsage()
+    for message in messages:
+        if isinstance(message, ModelResponse):
+            used.incr(message.usage)
+            used.requests += 1
+    return used
 
 
 @cache
@@ -254,24 +283,6 @@ def _made(model: str) -> Model:
 
 def _name(model: object) -> str:
     return str(getattr(model, "model_name", model))
-
-
-async def recalled(guest: Guest, compact: str) -> tuple[list[Json], str]:
-    """The messages of all turns that are committed, as they were, and the last summary among them: the outcome of an
-    operation `compact`.
-    """
-    state, told, summary, latest = Fold(), list[Json](), "", ""
-    async for entry in guest.recorded():
-        fact = kinds.read(entry)
-        if isinstance(fact, kinds.Turn) and entry.payload is not None:
-            outcomes = {key: call.payload for key, call in state.keys.items() if call.payload}
-            told += [lengthen(one, outcomes) for one in Turn.model_validate_json(entry.payload).added]
-            summary = latest
-        step(state, entry.seq, fact, entry.scope, entry.key, entry.payload)
-        call = state.sent(getattr(fact, "operation", ""))
-        if call is not None and call.name == compact and entry.payload and isinstance(fact, kinds.Outcome):
-            latest = response_of(json.loads(entry.payload)["response"]).text or ""
-    return told, summary
 
 
 def _retries(manager: Any) -> dict[str, int]:

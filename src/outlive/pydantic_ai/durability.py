@@ -25,6 +25,7 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
 
 from outlive.engine import streaming
+from outlive.harness.units import model_name
 from outlive.pydantic_ai.ledger import Body, Ledger
 
 KEY = "outlive"
@@ -41,7 +42,7 @@ class Names:
         """The name without what only a call knows."""
         match operation_id:
             case ModelRequestId(model_id=model_id):
-                return f"{self._agent}.model" if model_id in (None, "default") else f"{self._agent}.model.{model_id}"
+                return model_name(self._agent, None if model_id == "default" else model_id)
             case CapabilityOperationId(capability_id=capability, operation=operation):
                 return f"{self._agent}.{capability}.{operation}"
             case _:
@@ -78,11 +79,11 @@ class Backend(CallableOperationBackend[dict[str, Any]]):
             case ModelRequestId(model_name=model):
                 _, messages, settings, parameters, _ = cache_key
                 prompt = self._ledger.guest.digest(_prompt(messages, settings, parameters))
-                return await self._ledger.model(name, model, prompt, work)
+                return await self._ledger.request(name, model, prompt, work)
             case ToolsetCallToolId():
                 tool_name, given, context, tool = cache_key
                 arguments, ctx = cast("dict[str, Any]", given), cast("RunContext[Any]", context)
-                return await self._ledger.tool(str(tool_name), cast(Any, tool), arguments, ctx, work)
+                return await self._ledger.call(str(tool_name), cast(Any, tool), arguments, ctx, work)
             case EventStreamHandlerId():
                 return await body()
             case _:

@@ -1,94 +1,127 @@
-"""A conversation as the log holds it: each message once.
-
-A model's response is the outcome of its operation, what a tool returned that of its own. The entry that commits a turn
-says what the turn added, and names those instead of repeating them; so a conversation is read from the whole log.
-"""
+"""Messages of pydantic-ai as the log holds them, and those of another framework as pydantic-ai has them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import cast
 
 from pydantic import JsonValue
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
 
-Json = dict[str, JsonValue]
+from outlive.harness.conversation import RESPONSE, Told, returned
+from outlive.harness.crossing import Piece, pieces
+from outlive.harness.units import Json
 
-# What is the same for all messages of a run, or says nothing.
-_OF_THE_RUN = ("run_id", "conversation_id")
-_MEANT = ("args", "content", "metadata", "provider_details", "outcome")
-REF = "outlive:outcome"
+# What is the same for all messages of a run, or is known from elsewhere.
+_OF_THE_RUN = ("run_id", "conversation_id", "model_id")
+_TIMED = ("system-prompt", "user-prompt", "tool-return", "retry-prompt")
+_OF_A_RETURN = {"tool_name", "tool_call_id", "content", "part_kind"}
 
 
 def brief(message: ModelMessage) -> Json:
     """A message as JSON, without what says nothing."""
     (whole,) = ModelMessagesTypeAdapter.dump_python([message], mode="json")
-    return _brief(whole)
-
-
-def _brief(message: Json) -> Json:
+    response = whole["kind"] == "response"
     kept: Json = {}
-    for name, value in message.items():
-        if name == "parts" and isinstance(value, list):
-            kept[name] = [_part(part) if isinstance(part, dict) else part for part in value]
-        elif name == "usage" and isinstance(value, dict):
+    for name, value in whole.items():
+        if name == "parts":
+            kept[name] = [_part(part) for part in value]
+        elif name == "usage":
             kept[name] = {key: one for key, one in value.items() if one not in (0, 0.0, None, {})}
         elif name not in _OF_THE_RUN and value is not None and (name, value) != ("state", "complete"):
-            kept[name] = value
+            if response or name != "timestamp":
+                kept[name] = value
     return kept
 
 
 def _part(part: Json) -> Json:
-    return {name: value for name, value in part.items() if name in _MEANT or value is not None}
+    """A part without what is the default, and without when it was made: that is the time of its entry."""
+    kept: Json = {name: value for name, value in part.items() if value is not None and name != "timestamp"}
+    if kept.get("outcome") == "success":
+        del kept["outcome"]
+    return {**kept, "content": part["content"]} if "content" in part else kept
 
 
-def shorten(message: Json, outcomes: Mapping[str, tuple[str, str | None]]) -> Json:
-    """A request in which what tools returned is named by the key of its call, where it is what is recorded there.
+def written(
+    message: ModelMessage, response: tuple[str, JsonValue], outcomes: Mapping[str, tuple[str, str | None]]
+) -> Json:
+    """A message as the entry of a turn has it: what is recorded as it is, only by name.
 
-    `outcomes` has key and recorded outcome by the id that the model gave the call.
+    `response` is the key of the recorded response and what it says, `outcomes` has key and recorded outcome by the id
+    that the model gave the call.
     """
-    parts = message.get("parts")
-    if message.get("kind") != "request" or not isinstance(parts, list):
+    whole = brief(message)
+    if whole["kind"] == "response":
+        key, recorded = response
+        known = isinstance(recorded, dict) and brief(response_of(recorded))["parts"] == whole["parts"]
+        return {RESPONSE: key} if known else whole
+    parts = cast("list[Json]", whole["parts"])
+    if set(whole) != {"parts", "kind"} or any(part["part_kind"] != "tool-return" for part in parts):
+        return whole
+    if any(set(part) != _OF_A_RETURN for part in parts):
+        return whole
+    return returned(outcomes, {str(part["tool_call_id"]): part["content"] for part in parts}) or whole
+
+
+def read(told: Told, names: dict[str, str]) -> list[ModelMessage]:
+    """The messages that a turn has added. `names` has the names of the tools by the ids of their calls, and is told
+    those of this turn.
+    """
+    found: list[Json] = []
+    for message in told.turn.added:
+        outcomes = told.returned(message)
+        if outcomes is None:
+            native = _native(told.response(message) or message, names)
+        else:
+            said = [Piece("return", one, call, names.get(call, "")) for call, one in outcomes.items()]
+            native = {"kind": "request", "parts": list[JsonValue](_part_of(one) for one in said)}
+        names |= {piece.call: piece.tool for piece in pieces(native) if piece.kind == "call"}
+        found.append(_timed(native, told.at))
+    return ModelMessagesTypeAdapter.validate_python(found)
+
+
+def _timed(message: Json, at: int) -> Json:
+    """A request whose parts were made when the entry was that has them."""
+    if message["kind"] == "response":
         return message
-    return {**message, "parts": [_named(part, outcomes) if isinstance(part, dict) else part for part in parts]}
+    when = datetime.fromtimestamp(at / 1000, UTC).isoformat()
+    parts = cast("list[Json]", message["parts"])
+    timed = [{**part, "timestamp": when} if part["part_kind"] in _TIMED else part for part in parts]
+    return {**message, "parts": list[JsonValue](timed)}
 
 
-def _named(part: Json, outcomes: Mapping[str, tuple[str, str | None]]) -> Json:
-    key, recorded = outcomes.get(str(part.get("tool_call_id", "")), ("", None))
-    if part.get("part_kind") != "tool-return" or recorded is None:
-        return part
-    if json.loads(recorded) != part.get("content"):
-        return part
-    # Not in the content's place: whatever a tool returns is no name of ours.
-    return {name: value for name, value in part.items() if name != "content"} | {REF: key}
-
-
-def lengthen(message: Json, outcomes: Mapping[str, str]) -> Json:
-    """A message as it was before it was shortened; `outcomes` are those of its turn, by the key of their call."""
-    if list(message) == [REF]:
-        response = json.loads(outcomes[str(message[REF])])["response"]
-        assert isinstance(response, dict)
-        return response
-    parts = message.get("parts")
-    if not isinstance(parts, list):
-        return message
-    return {**message, "parts": [_whole(part, outcomes) if isinstance(part, dict) else part for part in parts]}
-
-
-def _whole(part: Json, outcomes: Mapping[str, str]) -> Json:
-    if REF not in part:
-        return part
-    kept = {name: value for name, value in part.items() if name != REF}
-    return {**kept, "content": json.loads(outcomes[str(part[REF])])}
-
-
-def read(messages: Iterable[Json]) -> list[ModelMessage]:
-    """Messages of JSON that `brief` wrote."""
-    return ModelMessagesTypeAdapter.validate_python(list(messages))
-
-
-def response_of(message: Json) -> ModelResponse:
-    """One response."""
-    (one,) = read([message])
+def response_of(recorded: Json) -> ModelResponse:
+    """A recorded response, whichever framework has recorded it."""
+    (one,) = ModelMessagesTypeAdapter.validate_python([_native(recorded, {})])
     assert isinstance(one, ModelResponse)
     return one
+
+
+def _native(message: Json, names: Mapping[str, str]) -> Json:
+    """A message of any framework in the JSON of pydantic-ai. What does not cross is left out."""
+    if "kind" in message:
+        return message
+    said = [piece for piece in pieces(message) if piece.kind != "other"]
+    named = [replace(piece, tool=names.get(piece.call, "")) if piece.kind == "return" else piece for piece in said]
+    parts: list[JsonValue] = [_part_of(piece) for piece in named]
+    if "output" in message and "type" not in message or (said and all(piece.by_model for piece in said)):
+        return {"kind": "response", "parts": parts, "usage": message.get("usage") or {}}
+    return {"kind": "request", "parts": parts}
+
+
+def _part_of(piece: Piece) -> Json:
+    match piece.kind:
+        case "call":
+            called: Json = {"tool_name": piece.tool, "args": piece.content, "tool_call_id": piece.call}
+            return {"part_kind": "tool-call", **called}
+        case "return":
+            returned: Json = {"tool_name": piece.tool, "content": piece.content, "tool_call_id": piece.call}
+            return {"part_kind": "tool-return", **returned}
+        case "again":
+            again: Json = {"tool_name": piece.tool, "tool_call_id": piece.call} if piece.tool else {}
+            return {"part_kind": "retry-prompt", "content": piece.text, **again}
+        case kind:
+            name = {"system": "system-prompt", "prompt": "user-prompt", "text": "text"}[kind]
+            return {"part_kind": name, "content": piece.text}

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
+from pydantic import BaseModel
 from pydantic_ai import FunctionToolset, RunContext
 from pydantic_ai import Tool as FrameworkTool
 from pydantic_ai.exceptions import ToolFailed as TellModel
@@ -16,6 +17,8 @@ from outlive.engine.operation import Operation, sending
 from outlive.model.errors import Abandoned, Rejected, ToolFailed
 from outlive.pydantic_ai.driver import driving
 from outlive.pydantic_ai.durability import KEY
+from outlive.pydantic_ai.ledger import Ledger
+from outlive.pydantic_ai.view import NOTE
 
 
 def toolset(*tools: Tool[..., Any], id: str = "outlive") -> FunctionToolset[Any]:
@@ -26,6 +29,38 @@ def toolset(*tools: Tool[..., Any], id: str = "outlive") -> FunctionToolset[Any]
     waits. They can be called only in a run.
     """
     return FunctionToolset([_tool(one) for one in tools], id=id)
+
+
+class Note(BaseModel):
+    """A note that an agent has made for whoever goes on with its work."""
+
+    agent: str
+    text: str
+
+
+def notes(*, id: str = "outlive-notes") -> FunctionToolset[Any]:
+    """A tool `note` for an agent: `Agent(…, toolsets=[notes()])`. Its notes are for whoever goes on with the work.
+
+    They stay in view when the conversation is summed up, and followers of the run see each as the event *note*.
+    """
+
+    async def note(ctx: RunContext[Any], text: str) -> str:
+        """Keep a note for whoever goes on with this work: what is decided, done, or still open.
+
+        It stays in view when this conversation is shortened.
+        """
+        ledger = _driving("note")
+        await ledger.guest.emit(NOTE, Note(agent=ledger.agent, text=text), lane=str(ctx.tool_call_id))
+        return "noted"
+
+    return FunctionToolset([FrameworkTool(note, name=NOTE, metadata={KEY: False})], id=id)
+
+
+def _driving(tool: str) -> Ledger:
+    ledger = driving.get()
+    if ledger is None:
+        raise UserError(f"{tool} is a tool of runs: it can be called only in a run")
+    return ledger
 
 
 def operation() -> Operation[Any]:
@@ -48,10 +83,7 @@ def _function(tool: ToolSpec) -> Callable[..., Awaitable[object]]:
     told: tuple[type[Exception], ...] = (ToolFailed, Abandoned, *tool.policy.raises)
 
     async def call(ctx: RunContext[Any], **arguments: object) -> object:
-        ledger = driving.get()
-        if ledger is None:
-            raise UserError(f"{tool.name} is a registered tool: it can be called only in a run")
-
+        ledger = _driving(tool.name)
         lane = str(ctx.tool_call_id)
         try:
             return await ledger.guest.call(tool, arguments, lane=lane, made=ledger.notes(lane))

@@ -1,0 +1,125 @@
+"""A conversation as the log holds it: each message once.
+
+A model's response is the outcome of its operation, what a tool returned that of its own. The entry that commits a turn
+says what the turn has added, and names those instead of repeating them; so a conversation is read from the whole log,
+by whichever framework goes on with it. Messages are in the JSON of the framework that made them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel, JsonValue, SerializerFunctionWrapHandler, model_serializer
+
+from outlive.engine.guest import Guest
+from outlive.harness.units import Json
+from outlive.log import kinds
+from outlive.log.fold import Fold, step
+
+RESPONSE = "outlive:response"
+"""In the place of a message: the response that is recorded under this key."""
+RETURNED = "outlive:returned"
+"""In the place of a message: what the calls of these ids returned is recorded under these keys."""
+COMPACTED = "compacted"
+"""The event that tells of a summary."""
+
+
+class Turn(BaseModel):
+    """What a turn has added to the conversation, and what the next one has to know of it."""
+
+    added: list[dict[str, JsonValue]] = []
+    retries: dict[str, int] = {}
+    output_retries: int = 0
+    kept_from: int = 0
+    """Where the messages begin that are handed over; those before, but for the first one, are in the last summary."""
+    beside: dict[str, JsonValue] = {}
+    """What was used up to here and no response of the conversation tells: calls of tools, and what summaries cost."""
+    warned: list[str] = []
+    """Of which limits it has been told that they are near."""
+
+    @model_serializer(mode="wrap")
+    def _brief(self, whole: SerializerFunctionWrapHandler) -> dict[str, object]:
+        kept: dict[str, object] = whole(self)
+        return {name: value for name, value in kept.items() if value}
+
+
+class Compacted(BaseModel):
+    """A conversation was summed up for its model. Nothing is left out of the log by it: it changes what a model sees.
+
+    `first` to `last` are the messages that gave way to the `summary`, counted from 0. `tokens_before` is what the
+    provider has counted in the last request before; `tokens_after` what is expected of the next, in proportion to the
+    length of both.
+    """
+
+    agent: str
+    first: int
+    last: int
+    summary: str
+    tokens_before: int
+    tokens_after: int
+
+
+@dataclass(slots=True)
+class Told:
+    """One turn as it was committed, and what is recorded under the keys that it names."""
+
+    turn: Turn
+    at: int
+    """When, in milliseconds since 1970."""
+    outcomes: Mapping[str, str] = field(default_factory=dict)
+
+    def response(self, message: Json) -> Json | None:
+        """The recorded response that a message stands for."""
+        if list(message) != [RESPONSE]:
+            return None
+        whole: Json = json.loads(self.outcomes[str(message[RESPONSE])])
+        response = whole["response"]
+        assert isinstance(response, dict)
+        return response
+
+    def returned(self, message: Json) -> dict[str, JsonValue] | None:
+        """What the calls of tools returned that a message stands for, by the ids that the model gave them."""
+        keys = message.get(RETURNED)
+        if list(message) != [RETURNED] or not isinstance(keys, dict):
+            return None
+        return {call: json.loads(self.outcomes[str(key)]) for call, key in keys.items()}
+
+
+@dataclass(slots=True)
+class Recalled:
+    """What a log says of the turns that are committed."""
+
+    turns: list[Told] = field(default_factory=list)
+    compacted: Compacted | None = None
+
+
+async def recalled(guest: Guest) -> Recalled:
+    """Read the turns of a run up to where the present one begins, and the last summary before it."""
+    found, state, latest = Recalled(), Fold(), None
+    async for entry in guest.recorded():
+        fact = kinds.read(entry)
+        if isinstance(fact, kinds.Turn) and entry.payload is not None:
+            outcomes = {key: call.payload for key, call in state.keys.items() if call.payload is not None}
+            if fact.number:  # the first one is what the loop begins with
+                found.turns.append(Told(Turn.model_validate_json(entry.payload), entry.at, outcomes))
+            found.compacted = latest
+        elif isinstance(fact, kinds.Emitted) and fact.name == f"emit:{COMPACTED}" and entry.payload is not None:
+            latest = Compacted.model_validate_json(entry.payload)
+        step(state, entry.seq, fact, entry.scope, entry.key, entry.payload)
+    return found
+
+
+def returned(outcomes: Mapping[str, tuple[str, str | None]], parts: Mapping[str, JsonValue]) -> Json | None:
+    """A message of what tools returned, as the names of what is recorded; None where it says anything else.
+
+    `outcomes` has key and recorded outcome by the id that the model gave the call, `parts` what the message says.
+    """
+    keys: dict[str, JsonValue] = {}
+    for call, said in parts.items():
+        key, recorded = outcomes.get(call, ("", None))
+        if recorded is None or json.loads(recorded) != said:
+            return None
+        keys[call] = key
+    return {RETURNED: keys} if keys else None

@@ -1,0 +1,118 @@
+"""What agents of frameworks do in a run, as tools: requests to models, calls of plain tools, and the rest.
+
+A request to a model is an operation that may be repeated (nobody is harmed, but it costs), so that one whose worker was
+lost is seen, and counted as possibly paid for. A plain tool is *external* unless its effect was declared. What these
+are called in the log, and how they are matched there, is the same whichever framework drives the agent.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Annotated, Any, cast
+
+from pydantic import JsonValue
+
+from outlive.engine.definition import ToolPolicy
+from outlive.engine.guest import Brought
+from outlive.log.codec import NotDigested, Signature
+from outlive.model.operation import Effect, Retry
+
+Json = dict[str, JsonValue]
+
+MODEL_TIMEOUT = timedelta(minutes=10)
+MODEL_RETRY = Retry(attempts=20, first=timedelta(seconds=1), most=timedelta(minutes=5))
+# However long ago it was asked first: to ask a model again harms nobody.
+_ALWAYS = timedelta(days=36_500)
+_OF_A_MODEL = re.compile(r".+\.(?:model(?:\..+)?|compact)")
+
+
+class AskedAgain(Exception):
+    """The provider has not taken the request; `retry_after` is the header in which it says when to ask again."""
+
+    def __init__(self, message: str, retry_after: str | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class ModelRefused(Exception):
+    """The provider has answered that it will not do this: to ask again would change nothing."""
+
+    def __init__(self, message: str, model: str, status: int | None, *, context: bool = False) -> None:
+        super().__init__(message, model, status)
+        self.message, self.model, self.status, self.context = message, model, status, context
+
+
+class ToolSaid(Exception):
+    """A plain tool has ended otherwise than with a result: it asks the model to try again, or for an approval."""
+
+    def __init__(self, kind: str, said: Json) -> None:
+        super().__init__(kind, said)
+
+    @property
+    def said(self) -> Json:
+        """As the framework's codec gives it."""
+        return cast(Json, self.args[1])
+
+
+async def _request(op: object, /, *, model: Annotated[str, NotDigested]) -> Json:
+    """What the signature of model requests is made of. Nothing is digested: a recorded response is history."""
+    raise NotImplementedError
+
+
+async def _unit(op: object) -> JsonValue:
+    """What the signature of other units is made of."""
+    raise NotImplementedError
+
+
+def model_name(agent: str, role: str | None = None) -> str:
+    """What requests to the model of a role are called in the log, or those to the agent's own."""
+    return f"{agent}.model.{role}" if role else f"{agent}.model"
+
+
+def is_of_a_model(tool: str) -> bool:
+    """Whether operations of that name are requests to a model: no plain tool can be called so."""
+    return _OF_A_MODEL.fullmatch(tool) is not None
+
+
+def model_tool(name: str) -> Brought:
+    """Requests to one model of an agent, as a tool."""
+    policy = ToolPolicy(
+        "idempotent", dedupes_for=_ALWAYS, raises=(ModelRefused,), not_sent=(AskedAgain,), retry=MODEL_RETRY,
+        timeout=MODEL_TIMEOUT,
+    )  # fmt: skip
+    return Brought(name, policy, Signature.of(_request, skip=1, where=name), _request)
+
+
+def unit_tool(name: str) -> Brought:
+    """Another unit of a framework: looking up which tools a server has, a method of a capability."""
+    return Brought(name, ToolPolicy("read"), Signature.of(_unit, skip=1, where=name), _unit)
+
+
+def plain_tool(
+    name: str, effect: Effect, schema: Mapping[str, Any], source: Callable[..., object] | None = None
+) -> Brought:  # fmt: skip
+    """A tool that a framework knows by its JSON schema, with the parameters that this names."""
+    return Brought(name, ToolPolicy(effect, raises=(ToolSaid,)), _signature(name, schema), source or _unit)
+
+
+def _signature(name: str, schema: Mapping[str, Any]) -> Signature:
+    properties, required = schema.get("properties", {}), schema.get("required", ())
+    if not all(one.isidentifier() for one in properties) or schema.get("additionalProperties"):
+        properties, required = {"arguments": {}}, ("arguments",)
+    first = inspect.Parameter("op", inspect.Parameter.POSITIONAL_ONLY)
+    parameters = [
+        inspect.Parameter(
+            one, inspect.Parameter.KEYWORD_ONLY, default=inspect.Parameter.empty if one in required else None
+        )
+        for one in properties
+    ]  # fmt: skip
+
+    async def shape(op: object) -> JsonValue:
+        raise NotImplementedError
+
+    cast(Any, shape).__signature__ = inspect.Signature([first, *parameters])
+    shape.__annotations__ = dict.fromkeys(properties, JsonValue) | {"return": JsonValue}
+    return Signature.of(shape, skip=1, where=name)
