@@ -804,8 +804,8 @@ MUTANTS = [
     Mutant(
         "pydantic-ai: a worker that goes on does not know how many tools were called",
         "pydantic_ai/driver.py",
-        "self._usage = _told(self._messages) + _usage.validate_python(turn.beside)",
-        "self._usage = _told(self._messages)",
+        "self._usage = self._told + _usage.validate_python(turn.beside)",
+        "self._usage = replace(self._told)",
         f"{AGENTS}/test_context.py -k limits",
     ),
     Mutant(

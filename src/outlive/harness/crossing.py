@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from pydantic import JsonValue
 
@@ -47,12 +47,17 @@ class Piece:
 
 def pieces(message: Json) -> list[Piece]:
     """A message, or a recorded response, of either framework."""
-    if "kind" in message:
+    if message.get("kind") in ("request", "response"):
         return list(_of_pydantic_ai(message))
-    output = message.get("output")
-    if "type" not in message and isinstance(output, list):
+    if is_response(message):
+        output = cast("list[JsonValue]", message["output"])
         return [piece for item in output if isinstance(item, dict) for piece in _of_openai(item)]
     return list(_of_openai(message))
+
+
+def is_response(message: Json) -> bool:
+    """Whether it is a recorded response, of either framework."""
+    return message.get("kind") == "response" or ("type" not in message and isinstance(message.get("output"), list))
 
 
 _OF_PARTS: Mapping[str, Kind] = {

@@ -81,7 +81,7 @@ class Conversation:
         self._guest = Guest(run)
         self._turns: list[list[ModelMessage]] = []
         self._messages: list[ModelMessage] = []
-        self._usage = RunUsage()
+        self._usage, self._told = RunUsage(), RunUsage()
         self._summary = ""
 
     async def committed(self, prompt: str) -> object:
@@ -250,29 +250,23 @@ class Conversation:
     def _add(self, messages: list[ModelMessage]) -> None:
         self._turns.append(messages)
         self._messages += messages
+        for message in messages:
+            if isinstance(message, ModelResponse):
+                self._told.incr(message.usage)
+                self._told.requests += 1
 
     def _beside(self) -> dict[str, JsonValue]:
         """What was used that is in no response of the conversation."""
-        used: dict[str, JsonValue] = _usage.dump_python(self._usage - _told(self._messages), mode="json")
+        used: dict[str, JsonValue] = _usage.dump_python(self._usage - self._told, mode="json")
         return {name: one for name, one in used.items() if one}
 
     async def _recall(self, turn: Turn) -> None:
         """Read the conversation from the log, to where the present turn begins."""
-        found, names = await recalled(self._guest), dict[str, str]()
-        for told in found.turns:
-            self._add(read(told, names))
+        found = await recalled(self._guest)
+        for messages in read(found.turns):
+            self._add(messages)
         self._summary = found.compacted.summary if found.compacted is not None else ""
-        self._usage = _told(self._messages) + _usage.validate_python(turn.beside)
-
-
-def _told(messages: Sequence[ModelMessage]) -> RunUsage:
-    """What the responses of a conversation say that was used."""
-    used = RunUsage()
-    for message in messages:
-        if isinstance(message, ModelResponse):
-            used.incr(message.usage)
-            used.requests += 1
-    return used
+        self._usage = self._told + _usage.validate_python(turn.beside)
 
 
 @cache

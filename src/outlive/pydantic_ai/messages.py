@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import cast
 
 from pydantic import JsonValue
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
 
 from outlive.harness.conversation import RESPONSE, Told, returned
-from outlive.harness.crossing import Piece, pieces
+from outlive.harness.crossing import Piece, is_response, pieces
 from outlive.harness.units import Json
 
 # What is the same for all messages of a run, or is known from elsewhere.
@@ -65,21 +66,17 @@ def written(
     return returned(outcomes, {str(part["tool_call_id"]): part["content"] for part in parts}) or whole
 
 
-def read(told: Told, names: dict[str, str]) -> list[ModelMessage]:
-    """The messages that a turn has added. `names` has the names of the tools by the ids of their calls, and is told
-    those of this turn.
-    """
-    found: list[Json] = []
-    for message in told.turn.added:
-        outcomes = told.returned(message)
-        if outcomes is None:
-            native = _native(told.response(message) or message, names)
-        else:
-            said = [Piece("return", one, call, names.get(call, "")) for call, one in outcomes.items()]
-            native = {"kind": "request", "parts": list[JsonValue](_part_of(one) for one in said)}
-        names |= {piece.call: piece.tool for piece in pieces(native) if piece.kind == "call"}
-        found.append(_timed(native, told.at))
-    return ModelMessagesTypeAdapter.validate_python(found)
+def read(turns: Sequence[Told]) -> list[list[ModelMessage]]:
+    """The messages that each turn has added."""
+    found, names = list[Json](), dict[str, str]()
+    for told in turns:
+        for message in told.turn.added:
+            native = _native(told.response(message) or message, told.returned(message), names)
+            if native["kind"] == "response":
+                names |= {piece.call: piece.tool for piece in pieces(native) if piece.kind == "call"}
+            found.append(_timed(native, told.at))
+    messages = iter(ModelMessagesTypeAdapter.validate_python(found))  # at once: what it checks, it checks for each call
+    return [list(islice(messages, len(told.turn.added))) for told in turns]
 
 
 def _timed(message: Json, at: int) -> Json:
@@ -94,19 +91,22 @@ def _timed(message: Json, at: int) -> Json:
 
 def response_of(recorded: Json) -> ModelResponse:
     """A recorded response, whichever framework has recorded it."""
-    (one,) = ModelMessagesTypeAdapter.validate_python([_native(recorded, {})])
+    (one,) = ModelMessagesTypeAdapter.validate_python([_native(recorded, None, {})])
     assert isinstance(one, ModelResponse)
     return one
 
 
-def _native(message: Json, names: Mapping[str, str]) -> Json:
+def _native(message: Json, outcomes: Mapping[str, JsonValue] | None, names: Mapping[str, str]) -> Json:
     """A message of any framework in the JSON of pydantic-ai. What does not cross is left out."""
-    if "kind" in message:
+    if outcomes is not None:
+        said = [Piece("return", one, call) for call, one in outcomes.items()]
+    elif "kind" in message:
         return message
-    said = [piece for piece in pieces(message) if piece.kind != "other"]
-    named = [replace(piece, tool=names.get(piece.call, "")) if piece.kind == "return" else piece for piece in said]
+    else:
+        said = [piece for piece in pieces(message) if piece.kind != "other"]
+    named = (replace(piece, tool=names.get(piece.call, "")) if piece.kind == "return" else piece for piece in said)
     parts: list[JsonValue] = [_part_of(piece) for piece in named]
-    if "output" in message and "type" not in message or (said and all(piece.by_model for piece in said)):
+    if outcomes is None and (is_response(message) or (said and all(piece.by_model for piece in said))):
         return {"kind": "response", "parts": parts, "usage": message.get("usage") or {}}
     return {"kind": "request", "parts": parts}
 
