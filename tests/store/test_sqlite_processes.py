@@ -137,10 +137,10 @@ async def test_a_locked_database_names_who_holds_it(tmp_path: Path, spawn: Spawn
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of 1 MB, which takes the right to mount one."""
+    """A file system of 2 MB, which takes the right to mount one."""
     folder.mkdir()
     mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True, text=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True, text=True, check=False
     )
     if mount.returncode != 0:
         pytest.skip(f"a small tmpfs cannot be mounted here: {mount.stderr.strip()}")
@@ -174,7 +174,7 @@ async def test_a_full_disk_loses_nothing_and_goes_on(tmp_path: Path) -> None:
 
 async def test_a_full_disk_refuses_a_new_file(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
-        (disk / "ballast").write_bytes(os.urandom(1024 * 1024 - 3 * 4096))
+        (disk / "ballast").write_bytes(os.urandom(2 * 1024 * 1024 - 3 * 4096))
         with pytest.raises(StoreFull):
             await scene_in(disk, wait=10)
         (disk / "ballast").unlink()

@@ -51,6 +51,7 @@ def connect_writer(
         if journal_mode(database) != "wal":
             # The change needs the file for itself and does not wait for it.
             with turnstile.held():
+                database.execute(SETUP["use_pages"])
                 database.execute(SETUP["use_wal"])
     except BaseException:
         database.close()

@@ -28,6 +28,11 @@ rollback to request;
 -- This request joins the commit.
 release request;
 
+-- name: use_pages
+-- Of a file that is still empty. What is longer than a quarter of a page is put apart, into pages of its own: a message of
+-- one or two thousand characters should not be.
+pragma page_size = 8192;
+
 -- name: use_wal
 -- Readers do not wait for the writer. Answers with the mode that is now in force.
 pragma journal_mode = wal;
