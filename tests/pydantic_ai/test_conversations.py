@@ -226,6 +226,28 @@ def test_what_cannot_be_registered_is_refused() -> None:
         agent(app, Agent(FunctionModel(typed), name="one"))
 
 
+async def test_an_application_takes_agents_of_frameworks_itself() -> None:
+    talker = Talker(turns=1)
+    app: Outlive = Outlive()
+    tool = app.tool(effect="read")(note)
+    registered = app.agent(Agent(FunctionModel(talker), name="talker", toolsets=[toolset(tool)]), version="7")
+    assert "test_an_application_takes_agents_of_frameworks_itself (test_conversations.py:" in registered.where
+    async with lab(app, deps=None) as t:
+        run = await t.start(registered, "begin")
+        assert await run.result() == "all noted"
+        assert (await t._world.row(RunId(run.id))).version == "7"
+
+
+def test_what_is_no_agent_is_refused() -> None:
+    app: Outlive = Outlive()
+    with pytest.raises(Refused, match="with brackets"):
+        app.agent(_looping)
+    with pytest.raises(Refused, match="takes agents of frameworks"):
+        app.agent("talker")
+    with pytest.raises(TypeError, match="pin"):
+        app.agent(Agent(FunctionModel(typed), name="one"), pin=True)
+
+
 async def test_registered_tools_and_operations_are_for_runs() -> None:
     app: Outlive = Outlive()
     tool = app.tool(effect="read")(note)

@@ -11,6 +11,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from typing_extensions import TypeVar as DefaultTypeVar
 
+from outlive.app import frameworks
 from outlive.app.approvals import Approvals
 from outlive.app.client import Handle
 from outlive.app.complete import complete
@@ -161,17 +162,29 @@ class Outlive(Generic[D]):
 
         return cast("ToolDecorator[D]", register)
 
+    @overload
     def agent(
         self, *, name: str | None = None, version: str = "1", pin: bool = False,
         renamed: Mapping[str, str] | None = None, on_failure: OnFailure = "nothing",
-    ) -> AgentDecorator[D]:  # fmt: skip
+    ) -> AgentDecorator[D]: ...  # fmt: skip
+    @overload
+    def agent(self, framework: object, **settings: Any) -> Agent[str, Any]: ...
+    def agent(self, framework: object = None, **settings: Any) -> AgentDecorator[D] | Agent[str, Any]:
         """Register an agent: `async def name(run, input)`. A run remembers the version that started it.
 
         A run that is started with `pin` is driven only by workers that serve the same version. `renamed` maps former
         names of steps and tools to what they are called now: what is recorded under the old name counts as theirs. With
         `on_failure="rollback"` what a run has done is undone when its agent raises.
-        """
 
+        An agent of a framework is registered as `app.agent(Agent(…), …)`, with the settings that the `agent` of its
+        adapter takes (`outlive.pydantic_ai`, …).
+        """
+        return self._decorator(**settings) if framework is None else frameworks.register(self, framework, settings)
+
+    def _decorator(
+        self, *, name: str | None = None, version: str = "1", pin: bool = False,
+        renamed: Mapping[str, str] | None = None, on_failure: OnFailure = "nothing",
+    ) -> AgentDecorator[D]:  # fmt: skip
         def register(fn: Callable[[Run[D], I], Coroutine[Any, Any, R]], /) -> Agent[I, R]:
             made: Agent[I, R] = Agent(name or fn.__name__, version, fn, pin=pin, renamed=renamed, on_failure=on_failure)
             self.registry.add_agent(made)

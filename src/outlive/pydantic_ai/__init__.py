@@ -7,9 +7,7 @@ recorded, and what was said is in the run's log; whatever worker goes on, goes o
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Coroutine, Mapping
-from types import FrameType, FunctionType
 from typing import Any, TypeVar, get_origin
 
 try:
@@ -19,6 +17,7 @@ except ImportError as error:  # pragma: no cover - the extra is installed where 
 from pydantic_ai.models import Model
 from pydantic_ai.usage import UsageLimits
 
+from outlive.app.frameworks import registered_here
 from outlive.app.outlive import Outlive
 from outlive.app.spending import Spent, spent
 from outlive.engine.callables import describe
@@ -28,7 +27,6 @@ from outlive.engine.run import Run
 from outlive.harness.units import is_of_a_model, plain_tool
 from outlive.model.approval import Approval
 from outlive.model.errors import Refused
-from outlive.model.function import UserFunction
 from outlive.model.operation import Effect
 from outlive.pydantic_ai.driver import Choose, Conversation, Settings
 from outlive.pydantic_ai.tools import notes, operation, toolset
@@ -70,7 +68,7 @@ def agent(  # noqa: PLR0913 - what can be said of an agent
         limits or UsageLimits(request_limit=None), stream, compact,
     )  # fmt: skip
     made: Agent[str, O] = Agent(own, version, _driver(settings, result or _output(own, agent)), renamed=renamed)
-    made.source = _here(sys._getframe(1))
+    made.source = registered_here()
     made.where = describe(made.source)
     app.registry.add_agent(made)
     return made
@@ -121,15 +119,3 @@ def _output(name: str, agent: pydantic_ai.Agent[D, O]) -> Any:
             together |= one
         return together
     raise Refused(what=f"the output of {name}", why=f"{kind!r} does not say what is recorded; say result=")
-
-
-def _here(frame: FrameType) -> UserFunction:
-    """A function that stands where the agent is registered: its file is what the build follows, its line is told."""
-
-    def registered() -> None:
-        """Never called."""
-
-    code = registered.__code__.replace(co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno)
-    there = FunctionType(code, {}, frame.f_code.co_name)
-    there.__module__ = str(frame.f_globals.get("__name__", "?"))
-    return there

@@ -1,0 +1,45 @@
+"""Agents of frameworks, as `app.agent(…)` takes them: each by the adapter that knows its framework."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, cast
+
+from outlive.engine.definition import Agent
+from outlive.model.errors import Refused
+from outlive.model.function import UserFunction
+
+if TYPE_CHECKING:
+    from outlive.app.outlive import Outlive
+
+# By the package that defines the class of an agent. Named, not imported: each needs its extra.
+ADAPTERS = {"pydantic_ai": "outlive.pydantic_ai", "agents": "outlive.openai_agents"}
+
+
+def register(app: Outlive[Any], agent: object, settings: dict[str, Any]) -> Agent[str, Any]:
+    """Have its adapter register an agent of a framework. Raises Refused for anything else."""
+    packages = {kind.__module__.partition(".")[0] for kind in type(agent).__mro__}
+    adapter = next((ADAPTERS[one] for one in packages if one in ADAPTERS), None)
+    if adapter is None:
+        what = agent.__qualname__ if isinstance(agent, FunctionType) else type(agent).__qualname__
+        why = "a function is registered with @app.agent(), with brackets; app.agent(…) takes agents of frameworks"
+        raise Refused(what=what, why=why)
+    return cast("Agent[str, Any]", import_module(adapter).agent(app, agent, **settings))
+
+
+def registered_here() -> UserFunction:
+    """A function that stands where an agent is being registered: the build follows its file, its line is told."""
+
+    def registered() -> None:
+        """Never called."""
+
+    frame = sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("outlive."):
+        frame = frame.f_back
+    code = registered.__code__.replace(co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno)
+    there = FunctionType(code, {}, frame.f_code.co_name)
+    there.__qualname__ = frame.f_code.co_name
+    there.__module__ = str(frame.f_globals.get("__name__", "?"))
+    return there
