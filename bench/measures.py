@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 
 from bench import sequential
+from bench.conversation import conversation
 from bench.effort import Effort
 from bench.figures import Line
 from bench.growth import growth
@@ -29,7 +30,8 @@ MEASURES: dict[str, Callable[[Place, Effort], Coroutine[None, None, list[Line]]]
     "idle": idling,
     "waiting": waiting,
     "timers": timers,
+    "conversation": conversation,
 }
 
-# Asked for by name alone: they take many minutes, and what they are held against is time, no floor.
-APART = frozenset(("waiting", "timers"))
+# Asked for by name alone: they take minutes, and most are held against time, not a floor.
+APART = frozenset(("waiting", "timers", "conversation"))

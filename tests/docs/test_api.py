@@ -19,7 +19,7 @@ SECTIONS = {head: text for head, _, text in (part.partition("\n") for part in re
 TABLES: dict[str, object] = {
     "Outlive": Outlive,
     "app.tool": Outlive.tool,
-    "app.agent": Outlive.agent,
+    "app.agent": Outlive._decorator,
     "app.start": Outlive.start,
     "app.worker": Outlive.worker,
     "Retry": Retry,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import ModelContextWindowExceededError, ModelHTTPError
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage, UsageLimits
 
@@ -17,10 +17,13 @@ from outlive import Outlive
 from outlive.app.operate import retry
 from outlive.errors import RunFailed
 from outlive.model.ids import RunId
-from outlive.pydantic_ai import Compact, agent, notes
+from outlive.pydantic_ai import Compact, agent
 from outlive.testing import Lab, lab
 from outlive.testing.audit import whole_log
-from tests.pydantic_ai.test_conversations import BOTH, Talker, TooLong, spoken, talking
+from tests.pydantic_ai import noter
+from tests.pydantic_ai.noter import by_noter, look, returned, spoken
+from tests.pydantic_ai.test_conversations import BOTH, Talker, TooLong, talking
+from tests.sweep.corpus import Bank
 
 
 class Exceeded(ModelHTTPError, ModelContextWindowExceededError):
@@ -112,44 +115,15 @@ async def test_what_is_too_long_to_be_summed_up_is_so_by_its_beginning_and_end()
     assert sizes[0] > 800 > sizes[1]
 
 
-def noting(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """Makes a note in its second turn, and goes on for long."""
-    if not info.function_tools:
-        return ModelResponse(parts=[TextPart("a summary that forgot it")])
-    made = len([one for one in messages if isinstance(one, ModelResponse)])
-    told = " ".join(spoken(messages))
-    if "number 9" in told and "look" in {one.name for one in info.function_tools}:
-        return ModelResponse(parts=[TextPart(told)])
-    numbers = [int(str(one.content).split()[-1]) for one in _returned(messages) if one.tool_name == "look"]
-    usage = RequestUsage(input_tokens=len(messages) * 100)
-    if made == 1 and not numbers[1:]:
-        said = ToolCallPart("note", {"text": "the customer is called Ada"}, "note-1")
-        return ModelResponse(parts=[said, ToolCallPart("look", {"number": 2}, "look-2")], usage=usage)
-    number = max(numbers, default=0) + 1
-    return ModelResponse(parts=[ToolCallPart("look", {"number": number}, f"look-{number}")], usage=usage)
-
-
-def _returned(messages: list[ModelMessage]) -> list[ToolReturnPart]:
-    return [part for one in messages for part in one.parts if isinstance(part, ToolReturnPart)]
-
-
-async def look(number: int) -> str:
-    """Look at a number."""
-    return f"number {number}"
-
-
 @BOTH
 async def test_notes_stay_in_view_and_are_seen_by_followers(store: str) -> None:
-    app: Outlive = Outlive()
-    one = Agent(FunctionModel(noting), name="noting", tools=[look], toolsets=[notes()])
-    registered = agent(app, one, effects={"look": "read"}, compact=Compact(at_tokens=900, keep=2))
     for evict in (False, True):
-        async with lab(app, deps=None, store=store, evict=evict) as t:
-            run = await t.start(registered, "begin")
+        async with lab(noter.app, deps=Bank(), store=store, evict=evict) as t:
+            run = await t.start(by_noter, "begin")
             handed = await run.result()
             assert "a summary that forgot it" in handed
             assert "- the customer is called Ada" in handed
-            assert await events(t, run, "note") == [{"agent": "noting", "text": "the customer is called Ada"}]
+            assert await events(t, run, "note") == [{"agent": "noter", "text": "the customer is called Ada"}]
 
 
 BOOK = "".join(f"{line:05}\n" for line in range(2000))
@@ -161,7 +135,7 @@ async def read_book() -> str:
 
 
 def reader(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    told = _returned(messages)
+    told = returned(messages)
     if not told:
         return ModelResponse(parts=[ToolCallPart("read_book", {}, "book")])
     if len(told) == 1:
@@ -188,7 +162,7 @@ async def test_a_long_result_is_handed_over_by_its_beginning_and_can_be_read_on(
 
 
 def counting(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    number = len(_returned(messages)) + 1
+    number = len(returned(messages)) + 1
     usage = RequestUsage(input_tokens=10, output_tokens=1, cost=Decimal("0.5"))
     return ModelResponse(parts=[ToolCallPart("look", {"number": number}, f"l{number}")], usage=usage)
 

@@ -12,7 +12,6 @@ from pydantic_ai import Agent, ModelRetry
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
-    ModelRequest,
     ModelResponse,
     TextPart,
     ToolCallPart,
@@ -30,6 +29,7 @@ from outlive.pydantic_ai.messages import brief, response_of
 from outlive.testing import lab
 from outlive.testing.audit import whole_log
 from tests.pydantic_ai import clerk
+from tests.pydantic_ai.noter import spoken
 from tests.sweep.corpus import Bank
 
 BOTH = pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
@@ -71,12 +71,6 @@ def talking(talker: Any, **settings: Any) -> tuple[Outlive, Any]:
     app: Outlive = Outlive()
     tool = app.tool(effect="read")(note)
     return app, agent(app, Agent(FunctionModel(talker), name="talker", toolsets=[toolset(tool)]), **settings)
-
-
-def spoken(messages: Sequence[ModelMessage]) -> list[str]:
-    return [
-        str(getattr(part, "content", "")) for one in messages if isinstance(one, ModelRequest) for part in one.parts
-    ]
 
 
 @BOTH
@@ -313,3 +307,23 @@ async def test_what_a_tool_returns_is_never_taken_for_a_name_of_ours() -> None:
     registered = agent(app, Agent(FunctionModel(believing), name="talker", toolsets=[toolset(tool)]))
     async with lab(app, deps=None, evict=True) as t:
         assert json.loads(await t.run(registered, "begin")) == [HOSTILE] * 3
+
+
+async def test_a_changed_prompt_is_told_of_and_what_was_answered_counts(caplog: pytest.LogCaptureFixture) -> None:
+    said: list[str] = []
+
+    def instructions() -> str:
+        said.append("")
+        return f"You are release {len(said)}."
+
+    talker = Talker(turns=2)
+    app: Outlive = Outlive()
+    tool = app.tool(effect="read")(note)
+    one = Agent(FunctionModel(talker), name="talker", toolsets=[toolset(tool)], instructions=instructions)
+    registered = agent(app, one)
+    async with lab(app, deps=None, evict=True) as t:
+        assert await t.run(registered, "begin") == "all noted"
+    assert len(talker.handed) == 3, "each turn is asked for once, whatever the instructions are by now"
+    warned = [one.getMessage() for one in caplog.records if one.name == "outlive.harness"]
+    assert warned
+    assert set(warned) == {"talker.model was asked under another prompt or with other tools than it has now"}

@@ -19,13 +19,14 @@ from outlive.model.ids import Owner
 from outlive.model.run import RunRow
 from outlive.store.port import Store
 from outlive.testing.clock import ManualClock
+from tests.pydantic_ai import clerk, noter
 from tests.sweep import cancelled, corpus, keys
 from tests.sweep import later as later_scenes
 from tests.sweep.cancelled import CANCELLED
 from tests.sweep.corpus import CORPUS, SOON, Bank, double, triple
 
 app: Outlive[Bank] = Outlive()
-for scenes in (corpus.app, cancelled.app, keys.app):
+for scenes in (corpus.app, cancelled.app, keys.app, clerk.app, noter.app):
     app.registry.agents |= scenes.registry.agents
     app.registry.tools |= scenes.registry.tools
 
@@ -54,10 +55,10 @@ async def decides(store: Store, clock: ManualClock, _: RunRow) -> bool:
     waiting = await desk.list()
     for one in waiting:
         if "too much" in one.shown:
-            await desk.reject(one.id, who="ada", role="finance", why="it is too much")
+            await desk.reject(one.id, who="ada", role=one.role, why="it is too much")
         else:
             other = {"what": "corrected"} if "corrected" in one.shown else None
-            await desk.approve(one.id, who="ada", role="finance", arguments=other, why="it is owed")
+            await desk.approve(one.id, who="ada", role=one.role, arguments=other, why="it is owed")
     return bool(waiting)
 
 
@@ -107,4 +108,5 @@ async def tells(store: Store, clock: ManualClock, row: RunRow) -> bool:
 RECORDED: list[tuple[Agent[str, object], Person | None]] = [
     *((agent, None) for agent in (*CORPUS, *CANCELLED)), (approved, decides), (adopted, adopts),
     (later_scenes.orders, tells), (keys.beside, tells),
+    (clerk.by_clerk, decides), (noter.by_noter, None),
 ]  # fmt: skip

@@ -320,7 +320,8 @@ class Worker:
         if self._drives:
             await asyncio.wait(list(self._drives), timeout=self.pace.drain)
         if self._drives:
-            log.error("still in flight after %g s: %s; their leases lapse", self.pace.drain, ", ".join(self.running()))
+            kept = ", ".join(self.running())
+            log.error("still in flight after %g s: %s; kept until they end or this process does", self.pace.drain, kept)
         if self.kit.streams is not None:
             await self.kit.streams.end()
         try:

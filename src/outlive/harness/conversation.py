@@ -11,11 +11,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel, JsonValue, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
 from outlive.engine.guest import Guest
 from outlive.harness.units import Json
 from outlive.log import kinds
+from outlive.log.entry import Entry
 from outlive.log.fold import Fold, step
 
 RESPONSE = "outlive:response"
@@ -29,14 +30,14 @@ COMPACTED = "compacted"
 class Turn(BaseModel):
     """What a turn has added to the conversation, and what the next one has to know of it."""
 
-    added: list[dict[str, JsonValue]] = []
-    retries: dict[str, int] = {}
+    added: list[dict[str, JsonValue]] = Field(default_factory=list)
+    retries: dict[str, int] = Field(default_factory=dict)
     output_retries: int = 0
     kept_from: int = 0
     """Where the messages begin that are handed over; those before, but for the first one, are in the last summary."""
-    beside: dict[str, JsonValue] = {}
+    beside: dict[str, JsonValue] = Field(default_factory=dict)
     """What was used up to here and no response of the conversation tells: calls of tools, and what summaries cost."""
-    warned: list[str] = []
+    warned: list[str] = Field(default_factory=list)
     """Of which limits it has been told that they are near."""
 
     @model_serializer(mode="wrap")
@@ -95,20 +96,56 @@ class Recalled:
     compacted: Compacted | None = None
 
 
+# Entries after which the outcome of a call is the payload of the last one that has its key.
+_OUTCOMES = frozenset(("step", "done", "outcome"))
+_ASIDE = frozenset((
+    "started", "claimed", "intent", "opened", "suspended", "attempt", "not acted", "unknown", "lookup", "absent",
+    "proposed", "decided", "reminded", "released", "paused", "resumed", "ended",
+))  # fmt: skip
+
+
 async def recalled(guest: Guest) -> Recalled:
     """Read the turns of a run up to where the present one begins, and the last summary before it."""
-    found, state, latest = Recalled(), Fold(), None
+    return await quickly(guest) or await thoroughly(guest)
+
+
+async def quickly(guest: Guest) -> Recalled | None:
+    """The same for a log in which nothing was in doubt, without folding it: most of thousands of turns is so."""
+    found, latest, outcomes = Recalled(), None, dict[str, str]()
+    async for entry in guest.recorded():
+        if entry.kind in _OUTCOMES:
+            outcomes |= {entry.key: entry.payload} if entry.payload is not None else {}
+        elif entry.kind in ("turn", "emitted"):
+            latest = _told(found, latest, entry, kinds.read(entry), outcomes)
+            outcomes = {} if entry.kind == "turn" else outcomes
+        elif entry.kind not in _ASIDE:
+            return None
+    return found
+
+
+async def thoroughly(guest: Guest) -> Recalled:
+    """The same for any log."""
+    found, latest, state = Recalled(), None, Fold()
     async for entry in guest.recorded():
         fact = kinds.read(entry)
-        if isinstance(fact, kinds.Turn) and entry.payload is not None:
+        if isinstance(fact, kinds.Turn | kinds.Emitted):
             outcomes = {key: call.payload for key, call in state.keys.items() if call.payload is not None}
-            if fact.number:  # the first one is what the loop begins with
-                found.turns.append(Told(Turn.model_validate_json(entry.payload), entry.at, outcomes))
-            found.compacted = latest
-        elif isinstance(fact, kinds.Emitted) and fact.name == f"emit:{COMPACTED}" and entry.payload is not None:
-            latest = Compacted.model_validate_json(entry.payload)
+            latest = _told(found, latest, entry, fact, outcomes)
         step(state, entry.seq, fact, entry.scope, entry.key, entry.payload)
     return found
+
+
+def _told(
+    found: Recalled, latest: Compacted | None, entry: Entry, fact: kinds.Fact, outcomes: Mapping[str, str]
+) -> Compacted | None:  # fmt: skip
+    """Add what the entry says to what was found. The latest summary counts from the turn on that ends after it."""
+    if isinstance(fact, kinds.Turn):
+        if fact.number:  # the first one is what the loop begins with
+            found.turns.append(Told(Turn.model_validate_json(entry.payload or ""), entry.at, outcomes))
+        found.compacted = latest
+    elif isinstance(fact, kinds.Emitted) and fact.name == f"emit:{COMPACTED}":
+        return Compacted.model_validate_json(entry.payload or "")
+    return latest
 
 
 def returned(outcomes: Mapping[str, tuple[str, str | None]], parts: Mapping[str, JsonValue]) -> Json | None:

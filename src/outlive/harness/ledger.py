@@ -43,7 +43,7 @@ class Ledger:
         tool = self._tool(name, lambda: model_tool(name))
         recorded = cast(Json, await self.guest.call(tool, {"model": model}, body=recording, made=made))
         if recorded.get("prompt") != prompt:
-            log.info("%s was asked under another prompt or with other tools than it has now", name)
+            log.warning("%s was asked under another prompt or with other tools than it has now", name)
         return recorded
 
     async def plain(

@@ -68,12 +68,11 @@ def written(
 
 def read(turns: Sequence[Told]) -> list[list[ModelMessage]]:
     """The messages that each turn has added."""
-    found, names = list[Json](), dict[str, str]()
+    found, asking = list[Json](), Json()
     for told in turns:
         for message in told.turn.added:
-            native = _native(told.response(message) or message, told.returned(message), names)
-            if native["kind"] == "response":
-                names |= {piece.call: piece.tool for piece in pieces(native) if piece.kind == "call"}
+            native = _native(told.response(message) or message, told.returned(message), asking)
+            asking = native if native["kind"] == "response" else asking
             found.append(_timed(native, told.at))
     messages = iter(ModelMessagesTypeAdapter.validate_python(found))  # at once: what it checks, it checks for each call
     return [list(islice(messages, len(told.turn.added))) for told in turns]
@@ -96,14 +95,17 @@ def response_of(recorded: Json) -> ModelResponse:
     return one
 
 
-def _native(message: Json, outcomes: Mapping[str, JsonValue] | None, names: Mapping[str, str]) -> Json:
-    """A message of any framework in the JSON of pydantic-ai. What does not cross is left out."""
-    if outcomes is not None:
-        said = [Piece("return", one, call) for call, one in outcomes.items()]
-    elif "kind" in message:
+def _native(message: Json, outcomes: Mapping[str, JsonValue] | None, asking: Json) -> Json:
+    """A message of any framework in the JSON of pydantic-ai. What does not cross is left out.
+
+    `outcomes` are what the tools returned for which it stands, `asking` is the response that had them called.
+    """
+    if outcomes is None and "kind" in message:
         return message
-    else:
-        said = [piece for piece in pieces(message) if piece.kind != "other"]
+    said = [one for one in pieces(message) if one.kind != "other"] if outcomes is None else [
+        Piece("return", one, call) for call, one in outcomes.items()
+    ]  # fmt: skip
+    names = {piece.call: piece.tool for piece in pieces(asking) if piece.kind == "call"} if asking else {}
     named = (replace(piece, tool=names.get(piece.call, "")) if piece.kind == "return" else piece for piece in said)
     parts: list[JsonValue] = [_part_of(piece) for piece in named]
     if outcomes is None and (is_response(message) or (said and all(piece.by_model for piece in said))):
