@@ -32,7 +32,7 @@ from outlive.engine.scope import Parked, Scope, current
 from outlive.log.codec import Signature
 from outlive.log.entry import Entry
 from outlive.model.approval import Approval
-from outlive.model.errors import ScopeError
+from outlive.model.errors import Refused, ScopeError
 from outlive.model.function import UserFunction
 from outlive.model.run import Block
 
@@ -59,11 +59,17 @@ class _Lane:
         self._attempt = attempt
         self._asked: deque[_Asked] = deque()
         self._over = False
+        self._closed: BaseException | None = None
         self._scope: Scope | None = None
 
     async def ask(self, make: Make) -> object:
-        """Have a call made, and wait for what it gives or raises."""
+        """Have a call made, and wait for what it gives or raises.
+
+        Raises CancelledError when nobody makes calls here any more, and why not where the lane could not be opened.
+        """
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        if self._closed is not None:
+            raise self._closed
         self._asked.append(_Asked(make, answer))
         self._move()
         return await answer
@@ -73,10 +79,11 @@ class _Lane:
         self._over = True
         self._move()
 
-    def abandon(self) -> None:
-        """Nothing more is made: who waits is cancelled."""
+    def close(self, why: BaseException) -> None:
+        """Nothing more is made: that is raised to who waits, and to who asks later."""
+        self._closed = self._closed or why
         while self._asked:
-            self._asked.popleft().answer.cancel()
+            _tell(self._asked.popleft().answer, self._closed)
 
     def _move(self) -> None:
         scope = self._scope
@@ -87,14 +94,17 @@ class _Lane:
     async def serve(self, *, rests: bool) -> None:
         """Make what is asked for until the end. With `rests` the scope counts as waiting for others between calls."""
         self._scope = scope = current.get()
-        while True:
-            while self._asked:
-                asked = self._asked.popleft()
-                if not asked.answer.done():
-                    await _answer(asked)
-            if self._over:
-                return
-            await self._rest(scope, rests=rests)
+        try:
+            while True:
+                while self._asked:
+                    asked = self._asked.popleft()
+                    if not asked.answer.done():
+                        await _answer(asked)
+                if self._over:
+                    return
+                await self._rest(scope, rests=rests)
+        finally:
+            self.close(asyncio.CancelledError())
 
     async def _rest(self, scope: Scope, *, rests: bool) -> None:
         """Until something is asked for. Raises Unwind when the run is unloaded meanwhile."""
@@ -117,16 +127,25 @@ def _nobody(key: str) -> None:
     """Nobody wants to know."""
 
 
+def _tell(answer: asyncio.Future[object], error: BaseException) -> None:
+    """Let who waits have an exception, if they still do."""
+    if answer.done():
+        return
+    if isinstance(error, asyncio.CancelledError):
+        answer.cancel()
+    else:
+        answer.set_exception(error)
+        answer.exception()  # who asked may be gone, and nobody else has to look
+
+
 async def _answer(asked: _Asked) -> None:
     """Make one call. Its exception is the guest's; a cancellation and an unwinding are the host's as well."""
     try:
         given = await asked.make()
     except Exception as error:  # noqa: BLE001 - whatever it is, who has asked is told
-        if not asked.answer.done():
-            asked.answer.set_exception(error)
-            asked.answer.exception()  # who asked may be gone, and nobody else has to look
+        _tell(asked.answer, error)
     except BaseException:
-        asked.answer.cancel()
+        _tell(asked.answer, asyncio.CancelledError())
         raise
     else:
         if not asked.answer.done():
@@ -152,7 +171,6 @@ class Guest:
         try:
             await root.serve(rests=False)
         finally:
-            root.abandon()
             if not task.done():
                 task.cancel()
                 await until_done(task)
@@ -173,6 +191,8 @@ class Guest:
     async def lanes(self, keys: Sequence[str]) -> AsyncIterator[None]:
         """From foreign code: open a scope for each key, at once, for as long as the block lasts. A single one needs no
         scope of its own: its calls are those of the host's.
+
+        Raises, here or to who asks in the block, what is wrong with a key.
         """
         different = list(dict.fromkeys(keys))
         if len(different) < 2:
@@ -183,7 +203,14 @@ class Guest:
                 self._lanes = {}
             return
         lanes = {key: _Lane(self._attempt) for key in different}
+
+        def failed(opened: asyncio.Future[object]) -> None:
+            error = None if opened.cancelled() else opened.exception()
+            for lane in lanes.values():
+                lane.close(error or asyncio.CancelledError())
+
         opened = asyncio.ensure_future(self._root.ask(lambda: self._branch(lanes)))
+        opened.add_done_callback(failed)
         self._lanes = lanes
         try:
             yield
@@ -208,13 +235,18 @@ class Guest:
         """From foreign code: `run.call` in the scope of the lane. `made` is told its key when it has its outcome.
 
         `body` is what a `Brought` tool does, in the context of whoever asks. `approval` is what it needs whose own rule
-        asks for none.
+        asks for none. Raises Refused inside such a body: its lane is taken by the call that it is of.
         """
+        attempt, outer = _inside.get((None, ""))
+        if attempt is self._attempt:
+            why = "what a tool does is one call of the run; let the agent itself call it"
+            raise Refused(what=f"a call of {tool.name} inside the call of {outer}", why=why)
         run = self._run if approval is None else self._run.options(approval=approval)
         context = contextvars.copy_context()
 
         async def do(given: dict[str, object]) -> object:
             assert body is not None
+            context.run(_inside.set, (self._attempt, tool.name))
             return await _within(context, lambda: body(given))
 
         async def make() -> object:
@@ -285,6 +317,8 @@ class Brought(ToolSpec):
 
 
 _brought: ContextVar[Body] = ContextVar("outlive_brought")
+_inside: ContextVar[tuple[Attempt | None, str]] = ContextVar("outlive_inside")
+"""The tool whose body this is, and the attempt at a run that it is called in."""
 
 
 async def _do(op: object, **arguments: object) -> object:
