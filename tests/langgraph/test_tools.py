@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
+from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 
 from outlive import Outlive
 from outlive.errors import Refused, RunExists
-from outlive.langgraph import OutliveSaver, ToolNode
+from outlive.langgraph import OutliveSaver, ToolNode, one_writer
 from tests.langgraph import shop
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -86,6 +88,56 @@ async def test_the_same_call_with_other_arguments_is_an_error(served: Any, ledge
     with pytest.raises(RunExists):
         await shop.graph(saver, node, shop.asks(other)).ainvoke(HELLO, CONFIG)
     assert shop.done() == "charge anna book 100\n"
+
+
+class Numbered(TypedDict):
+    """Messages without ids, as a reducer leaves them that gives none."""
+
+    messages: Annotated[list[AnyMessage], operator.add]
+
+
+def saying(asked: AIMessage, saver: OutliveSaver, node: ToolNode) -> Any:
+    """A graph whose model says this."""
+
+    def model(state: Numbered) -> dict[str, list[AIMessage]]:
+        return {"messages": [asked]}
+
+    builder = StateGraph(Numbered)
+    builder.add_node("model", model)
+    builder.add_node("tools", node)
+    builder.add_edge(START, "model")
+    builder.add_edge("model", "tools")
+    return one_writer(builder.compile(checkpointer=saver))
+
+
+@pytest.mark.parametrize("message, call", [(None, "c0"), ("m1", None), ("m1", "")])
+async def test_a_call_that_could_not_be_told_from_a_later_one_is_refused(
+    served: Any, ledger: None, message: str | None, call: str | None
+) -> None:
+    """A model that numbers its calls anew in each message asks for something else each time."""
+    _, saver, node = served
+    asked = AIMessage("", id=message, tool_calls=[{"name": "look_up", "args": {"customer": "anna"}, "id": call}])
+    graph = saying(asked, saver, node)
+    with pytest.raises(Refused, match="has no id" if message is None else "no thread or no id"):
+        await graph.ainvoke(HELLO, CONFIG)
+
+
+@pytest.mark.parametrize("odd", ["\0", "\ud800"])
+async def test_arguments_that_cannot_be_stored_are_told_to_the_model(served: Any, ledger: None, odd: str) -> None:
+    _, saver, node = served
+    says = shop.asks(("look_up", {"customer": f"an{odd}na"}), ("look_up", {"customer": "anna"}))
+    state = await shop.graph(saver, node, says).ainvoke(HELLO, CONFIG)
+    misfit, found = answers(state)
+    assert misfit[0] == "error" and "cannot be stored" in str(misfit[1])
+    assert found == ("success", '{"orders":4}')
+
+
+@pytest.mark.parametrize("odd", ["\0", "\ud800", "\n\x1f/é", "x" * 5000])
+async def test_the_id_of_a_call_may_be_anything(served: Any, ledger: None, odd: str) -> None:
+    _, saver, node = served
+    asked = AIMessage("", id="m", tool_calls=[{"name": "look_up", "args": {"customer": "anna"}, "id": f"c{odd}"}])
+    state = await saying(asked, saver, node).ainvoke(HELLO, CONFIG)
+    assert answers(state) == [("success", '{"orders":4}')]
 
 
 async def test_a_known_failure_is_told_to_the_model(served: Any, ledger: None) -> None:

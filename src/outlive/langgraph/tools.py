@@ -22,9 +22,10 @@ from pydantic import BaseModel, create_model
 from outlive.app.outlive import Outlive
 from outlive.app.sync import Client
 from outlive.engine.definition import Agent, Tool
+from outlive.engine.failures import writable
 from outlive.engine.run import Run
 from outlive.log.canonical import digest
-from outlive.model.errors import AgentError, BadArguments, Refused, TimedOut
+from outlive.model.errors import AgentError, BadArguments, NotSerialisable, Refused, TimedOut
 from outlive.model.ids import LONGEST_NAME, RunId, Tenant
 
 AGENT = "langgraph-tool-call"
@@ -125,11 +126,11 @@ class ToolNode(prebuilt.ToolNode):
         if isinstance(asked, ToolMessage):
             return asked
         thread = str(request.runtime.config["configurable"].get("thread_id") or "")
-        run = await self._name(thread, _message(request.state, self._messages_key, call), str(call["id"]))
+        run = await self._name(thread, _message(request.state, self._messages_key, call), call["id"] or "")
         labels = {"tool": call["name"], "thread": thread, "tool_call": str(call["id"])}
         handle = await app.start(
             self._agent, asked, id=run, tenant=self._tenant, queue=self._queue,
-            labels={key: value[:LONGEST_NAME] for key, value in labels.items()},
+            labels={key: writable(value[:LONGEST_NAME]) for key, value in labels.items()},
         )  # fmt: skip
         waited = timedelta(0)
         while True:
@@ -156,7 +157,7 @@ class ToolNode(prebuilt.ToolNode):
         signature = self._specs[call["name"]].signature
         try:
             return Asked(tool=call["name"], arguments=signature.encode(signature.bind((), call["args"])))
-        except BadArguments as error:
+        except (BadArguments, NotSerialisable) as error:
             return ToolMessage(str(error), name=call["name"], tool_call_id=call["id"], status="error")
 
     async def _name(self, thread: str, message: str, call: str) -> str:
@@ -164,8 +165,13 @@ class ToolNode(prebuilt.ToolNode):
         if not thread or not call:
             why = "it has no thread or no id: after a crash nobody would know that it is the same one"
             raise Refused(what="a tool call in a ToolNode", why=why)
+        if not message:
+            why = "its message has no id: nobody could tell it from a call with the same id in a later message, which"
+            raise Refused(what="a tool call in a ToolNode", why=f"{why} would not be made; add_messages gives ids")
         key = await self._client.app.opened.key(Tenant(self._tenant))
-        return f"tool-{digest(key, thread.encode(), message.encode(), call.encode())[:32]}"
+        # Half of a surrogate pair is told from another half.
+        parts = (one.encode("utf-8", "surrogatepass") for one in (thread, message, call))
+        return f"tool-{digest(key, *parts)[:32]}"
 
 
 def _agent_of(app: Outlive[Any]) -> Agent[Asked, Answered]:
