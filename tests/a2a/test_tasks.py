@@ -1,6 +1,8 @@
 """Runs as tasks of an A2A server: saved, read from another process's point of view, listed, and kept apart by owner."""
 
+import json
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +139,31 @@ async def test_data_goes_in_and_comes_out(tasks: RunTaskStore) -> None:
     assert (await get(tasks, "t1")).artifacts[0].parts[0].data.struct_value["sum"] == 3
 
 
+NESTED: Any = "deep"
+for _ in range(200):
+    NESTED = [NESTED]
+ODD = {"large": {"id": 2**53 + 1}, "huge": 10**400, "nested": NESTED}
+
+
+@app.agent()
+async def odd(run: Run[None], name: str) -> Any:
+    return ODD[name]
+
+
+async def test_a_result_that_the_protocol_cannot_hold_is_told_as_json(tasks: RunTaskStore) -> None:
+    """A number that is another one would be a lie, and one task that cannot be shown hides all the others."""
+    for name in ODD:
+        await tasks.save(new(name, "odd", name), by("ada"))
+    async with app.worker():
+        for name in ODD:
+            await ends(odd, name)
+    for name, value in ODD.items():
+        (part,) = (await get(tasks, name)).artifacts[0].parts
+        assert part.media_type == "application/json"
+        assert json.loads(part.text) == value
+    assert (await tasks.list(ListTasksRequest(), by("ada"))).total_size == len(ODD)
+
+
 async def asked() -> bool | None:
     return bool(await app.approvals.list()) or None
 
@@ -227,7 +254,9 @@ async def test_behind_the_request_handler_of_the_sdk(tasks: RunTaskStore) -> Non
     message = Message(message_id="m", role=Role.ROLE_USER, parts=[Part(text="Bo")])
     request = SendMessageRequest(message=message)
     request.configuration.return_immediately = True
-    answer = await DefaultRequestHandler(Submits(), tasks, card).on_message_send(request, by("ada"))
+    # Closed, for what it leaves behind would fail whichever test it is collected in.
+    async with aclosing(DefaultRequestHandler(Submits(), tasks, card)) as handler:
+        answer = await handler.on_message_send(request, by("ada"))
     assert isinstance(answer, Task)
     async with app.worker():
         await ends(greet, answer.id)

@@ -6,6 +6,7 @@ A task belongs to the user who saved it; to everybody else it is not there.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any, cast
 
 from a2a.server.context import ServerCallContext
@@ -202,13 +203,19 @@ def _input(agent: Agent[object, object], task: Task) -> object:
 
 
 def _part(recorded: str) -> Part:
-    """Recorded JSON: a text as text, all else as data."""
+    """Recorded JSON: a text as text, what the protocol can hold as data, and all else as the JSON that it is.
+
+    It has no numbers but floating ones, so that a large integer would be another one, and no deep nesting.
+    """
     value: object = json.loads(recorded)
     if isinstance(value, str):
         return Part(text=value)
     part = Part()
-    json_format.Parse(recorded, part.data)
-    return part
+    with suppress(json_format.Error):
+        json_format.Parse(recorded, part.data)
+        if json.loads(json_format.MessageToJson(part.data)) == value:
+            return part
+    return Part(text=recorded, media_type="application/json")
 
 
 def _said(row: RunRow, role: Role, part: Part, what: str) -> Message:
