@@ -7,7 +7,9 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from outlive import Outlive, Run
+from outlive.mcp import Access, make_server
 from outlive.mcp.face import Face
+from outlive.mcp.server import CANCEL, STATUS
 from outlive.model.errors import BadArguments, Refused
 
 app: Outlive[None] = Outlive()
@@ -117,3 +119,11 @@ def test_what_does_not_fit_is_refused(name: str, given: dict[str, object]) -> No
 def test_a_name_that_is_none_of_a_tool_is_refused() -> None:
     with pytest.raises(Refused, match="two words"):
         face("two words")
+
+
+@pytest.mark.parametrize("name", [STATUS, CANCEL])
+def test_an_agent_that_would_be_hidden_by_a_tool_of_the_server_is_refused(name: str) -> None:
+    other: Outlive[None] = Outlive()
+    other.agent(name=name)(points.fn)
+    with pytest.raises(Refused, match="of the server itself"):
+        make_server(other, Access(who="ada"))

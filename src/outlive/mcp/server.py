@@ -40,6 +40,7 @@ from outlive.model.errors import (
     CodeError,
     CommitUnknown,
     OutliveError,
+    Refused,
     RequestError,
     SettingInvalid,
     StoreError,
@@ -81,12 +82,14 @@ def make_server(
 ) -> Server[Any]:
     """An MCP server of the agents (default: all that are registered) of an application whose store is open.
 
-    Raises UnknownAgent, Refused for an agent whose name no tool can have, and SettingInvalid where there is no agent.
+    Raises UnknownAgent, Refused for an agent whose name no tool can have or the server's own have, and SettingInvalid where there is no agent.
     """
     app.registry.load()
     specs = [app.registry.agent(name) for name in agents] or list(app.registry.agents.values())
     if not specs:
         raise SettingInvalid(name="app", value="", source="option", why="it registers no agent")
+    if taken := sorted({STATUS, CANCEL}.intersection(spec.name for spec in specs)):
+        raise Refused(what=f"the agent {taken[0]!r} as a tool", why="a tool of the server itself is called so")
     runs = _Runs(app, access, {spec.name: Face.of(spec) for spec in specs}, clock or SystemClock())
     server: Server[Any] = Server(
         "outlive", version=version("outlive"),
