@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from outlive import Outlive, Run
+from outlive import Operation, Outlive, Run
 from outlive.engine.definition import ToolPolicy
 from outlive.engine.guest import Brought, Guest
 from outlive.errors import RunCancelled, RunFailed
@@ -134,3 +134,57 @@ async def test_who_asks_again_when_it_is_cancelled_is_cancelled_again(tmp_path: 
         with pytest.raises(RunCancelled):
             await run.result()
     assert told == ["cancelled", "again"]
+
+
+ASK = Brought("ask", ToolPolicy("idempotent", harmless=True), Signature.of(_shape, skip=1, where="ask"), _shape)
+asking: Outlive = Outlive()
+asking.registry.add_tool(ASK)
+
+
+@asking.tool()
+async def untell(op: Operation) -> str:
+    """Take it back."""
+    return "taken back"
+
+
+@asking.tool(compensate=untell)
+async def tell(op: Operation, what: str) -> str:
+    """Tell somebody."""
+    return f"told {what}"
+
+
+@asking.agent()
+async def asks(run: Run, what: str) -> str:
+    """Asks twice, and tells somebody."""
+    guest = Guest(run)
+    asked = [str(await guest.host(_ask(guest, what))) for what in ("one", "two")]
+    return await run.call(tell, " and ".join(asked))
+
+
+async def _ask(guest: Guest, what: str) -> object:
+    async def answer(given: dict[str, object]) -> object:
+        return given["what"]
+
+    return await guest.call(ASK, {"what": what}, body=answer)
+
+
+async def test_what_is_harmless_is_done_again_by_a_fork_and_all_else_is_held() -> None:
+    async with lab(asking, deps=None) as t:
+        run = await t.start(asks, "begin")
+        assert await run.result() == "told one and two"
+        fork = await run.fork(who="lena", at=0)
+        await t.advance(seconds=1)
+        assert [(one.tool, one.status) for one in await t.operations(fork)] == [
+            ("ask", "succeeded"), ("ask", "succeeded"), ("tell", "held"),
+        ]  # fmt: skip
+        keys = [one.key for one in (*await t.operations(run), *await t.operations(fork)) if one.tool == "ask"]
+        assert len(set(keys)) == 4, "the other side would answer a fork with what its parent has asked"
+
+
+async def test_a_rollback_has_nothing_to_undo_of_what_is_harmless() -> None:
+    async with lab(asking, deps=None) as t:
+        run = await t.start(asks, "begin")
+        await run.result()
+        told = [one.id for one in await t.operations(run) if one.tool == "tell"]
+        undone = await (await run.rollback(who="lena", why="nobody should know")).result()
+    assert (undone.compensated, undone.left) == (told, [])

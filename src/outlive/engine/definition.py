@@ -49,6 +49,10 @@ class ToolPolicy:
     approval: Approval | ApprovalRule | None = None
     compensate: UserFunction | ToolSpec | None = None
     key: KeyRule | None = None
+    harmless: bool = False
+    """Recorded as an operation so that it is seen, but nobody minds it twice: a fork does it again, a rollback has
+    nothing to undo.
+    """
 
     def check(self, tool: str) -> None:
         """Refuse a policy that could not be kept."""

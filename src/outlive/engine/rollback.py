@@ -79,6 +79,8 @@ def fate(row: OperationRow, tool: ToolSpec | None) -> tuple[Fate, str]:
         "compensated": ("compensated", f"by {row.compensated_by}"),
         "abandoned": ("left", "whether it happened is not known: it was abandoned"),
     }
+    if tool is not None and tool.policy.harmless:
+        return "nothing", "it is harmless"
     if row.status in OPEN:
         return "in doubt", "it is not known whether it happened"
     if row.status in known:
@@ -88,10 +90,9 @@ def fate(row: OperationRow, tool: ToolSpec | None) -> tuple[Fate, str]:
         return "left", "another run of its lineage has done it" if row.how == "reuse" else shared
     if row.status != "succeeded" and not row.duplicates:
         return "nothing", f"it did not happen: {row.status}"
-    if tool is None:
-        return "unserved", f"no tool {row.tool} is registered"
-    if tool.compensation is None:
-        return "left", f"tool {row.tool} has no compensation"
+    if tool is None or tool.compensation is None:
+        left: tuple[Fate, str] = ("left", f"tool {row.tool} has no compensation")
+        return left if tool is not None else ("unserved", f"no tool {row.tool} is registered")
     twice = f"; it has acted {row.duplicates} times too often" if row.duplicates else ""
     return "compensate", f"by {tool.compensation.name}{twice}"
 

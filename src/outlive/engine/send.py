@@ -273,11 +273,11 @@ class Send:
     async def standing(self, call: Call | None, source: Source | None = None) -> Standing:
         """Whether another run of the same origin has done this, and under which key it is sent.
 
-        Of what has a business key that is not asked: no run at all does it twice.
+        Of what has a business key that is not asked: no run at all does it twice. Nor of what is harmless.
         """
         if self.business.needed:
             return Standing("")
-        again = call is not None and call.sent is not None and call.sent.again
+        again = self.tool.policy.harmless or (call is not None and call.sent is not None and call.sent.again)
         text = self.text() if has_forks(self.attempt.journal.row) else ""
         return await standing(self.attempt, self.scope.name, self.key, self.asked, text, again=again, source=source)
 

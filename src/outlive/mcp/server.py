@@ -82,7 +82,8 @@ def make_server(
 ) -> Server[Any]:
     """An MCP server of the agents (default: all that are registered) of an application whose store is open.
 
-    Raises UnknownAgent, Refused for an agent whose name no tool can have or the server's own have, and SettingInvalid where there is no agent.
+    Raises UnknownAgent, Refused for an agent whose name no tool can have or one of the server's own has, and
+    SettingInvalid where there is no agent.
     """
     app.registry.load()
     specs = [app.registry.agent(name) for name in agents] or list(app.registry.agents.values())
