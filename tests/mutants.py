@@ -748,9 +748,30 @@ MUTANTS = [
     Mutant(
         "tool calls of a graph are told apart by their ids alone",
         "langgraph/tools.py",
-        "digest(key, thread.encode(), message.encode(), call.encode())",
-        "digest(key, thread.encode(), call.encode())",
+        "for one in (thread, message, call))",
+        "for one in (thread, call))",
         f"{GRAPHS}/test_tools.py -k another_message",
+    ),
+    Mutant(
+        "tool calls of messages without an id are taken for one another",
+        "langgraph/tools.py",
+        "if not message:",
+        "if False:",
+        f"{GRAPHS}/test_tools.py -k told_from_a_later_one",
+    ),
+    Mutant(
+        "a framework makes a call inside the call of a tool",
+        "engine/guest.py",
+        "if attempt is self._attempt:",
+        "if False:",
+        f"{ENGINE}/test_guest.py -k inside_a_call",
+    ),
+    Mutant(
+        "a fork is held by what is harmless",
+        "engine/send.py",
+        "again = self.tool.policy.harmless or (",
+        "again = False or (",
+        f"{ENGINE}/test_guest.py -k done_again_by_a_fork",
     ),
     Mutant(
         "pydantic-ai: a new worker does not read the conversation",
