@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langgraph.store.base import BaseStore, GetOp, InvalidNamespaceError, ListNamespacesOp, PutOp, SearchOp
+from langgraph.store.base import BaseStore, GetOp, InvalidNamespaceError, ListNamespacesOp, Op, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 
-from outlive.errors import NotSerialisable, Refused
+from outlive.errors import BadArguments, NotSerialisable, Refused
 from outlive.langgraph import OutliveStore
 
 
@@ -107,3 +107,16 @@ def test_what_it_cannot_do_is_refused(store: OutliveStore) -> None:
         store.put(("a",), "k", {"x": object()})
     with pytest.raises(InvalidNamespaceError):
         store.batch([PutOp(("a.b",), "k", {})])
+
+
+@pytest.mark.parametrize("odd", ["a\0b", "a\ud800b"])
+def test_names_that_cannot_be_stored_are_an_error_of_who_says_them(store: OutliveStore, odd: str) -> None:
+    """Not that of a store which cannot be reached: that would be tried again."""
+    ops: list[Op] = [PutOp(("users",), odd, {}), GetOp(("users",), odd)]
+    for op in ops:
+        with pytest.raises(BadArguments, match="which cannot be stored"):
+            store.batch([op])
+    ops = [PutOp((odd,), "name", {}), GetOp((odd,), "name"), SearchOp((odd,))]
+    for op in ops:
+        with pytest.raises((BadArguments, InvalidNamespaceError)):
+            store.batch([op])

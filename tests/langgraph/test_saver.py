@@ -6,7 +6,7 @@ import operator
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -184,3 +184,18 @@ def test_without_langgraph_the_extra_is_named() -> None:
 def test_nothing_else_imports_it() -> None:
     program = "import sys, outlive, outlive.cli, outlive.sync; print([one for one in sys.modules if 'lang' in one])"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("odd", ["a\0b", "a\ud800b"])
+def test_what_no_store_can_name_a_thread_by_is_an_error_of_who_says_it(saver: OutliveSaver, odd: str) -> None:
+    """Not that of a store which cannot be reached: that would be tried again."""
+    config: Any = {"configurable": {"thread_id": odd, "checkpoint_ns": ""}}
+    graph = one_writer(chat(saver, 600))
+    ways: list[Callable[[], object]] = [
+        lambda: graph.invoke(asked(1, 600), config), lambda: saver.get_tuple(config), lambda: saver.delete_thread(odd),
+        lambda: saver.copy_thread("t", odd), lambda: saver.prune([odd]), lambda: saver.delete_for_runs([odd]),
+        lambda: saver.hold(odd), lambda: list(saver.list(config)),
+    ]  # fmt: skip
+    for way in ways:
+        with pytest.raises(BadArguments, match="which cannot be stored"):
+            way()

@@ -24,6 +24,7 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
+from outlive.app.given import check_texts
 from outlive.app.outlive import Outlive
 from outlive.app.sync import Client
 from outlive.model.errors import NotSerialisable, Refused
@@ -124,11 +125,20 @@ def _checked(ops: Iterable[Op]) -> list[Op]:
     listed = list(ops)
     for op in listed:
         validate_op_namespace(op)
+        check_texts("a store of graphs", _texts(op))
         if isinstance(op, SearchOp) and op.query:
             raise Refused(what="a search by meaning", why="this store has no index of meanings; filter by values")
         if isinstance(op, SearchOp) and (op.offset < 0 or op.limit < 0):
             raise Refused(what="a search from or up to a negative number", why="it counts from 0")
     return listed
+
+
+def _texts(op: Op) -> list[tuple[str, str]]:
+    """What names items in an operation."""
+    if isinstance(op, ListNamespacesOp):
+        return []  # they are compared here
+    names = op.namespace_prefix if isinstance(op, SearchOp) else op.namespace
+    return [*(("namespace", name) for name in names), *([] if isinstance(op, SearchOp) else [("key", op.key)])]
 
 
 def _new(op: PutOp) -> NewItem:

@@ -24,6 +24,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from outlive.app.given import check_texts
 from outlive.app.outlive import Outlive
 from outlive.app.sync import Client
 from outlive.langgraph.threads import At, Hold, Threads
@@ -268,4 +269,6 @@ def _at(config: RunnableConfig) -> At:
     given = config["configurable"]
     hold = given.get(HOLD)
     ns = given.get("checkpoint_ns") or ""
-    return At(str(given["thread_id"]), ns, get_checkpoint_id(config), hold if isinstance(hold, Hold) else None)
+    at = At(str(given["thread_id"]), ns, get_checkpoint_id(config), hold if isinstance(hold, Hold) else None)
+    check_texts("a checkpointer", [("thread", at.thread), ("namespace", at.ns), ("checkpoint", at.id or "")])
+    return at

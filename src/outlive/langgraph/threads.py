@@ -30,6 +30,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from outlive.app.given import check_texts
 from outlive.app.sync import Client
 from outlive.langgraph.pieces import Head, Heads, Shaper, chains_in, joined
 from outlive.model.clock import Clock
@@ -98,6 +99,7 @@ class Threads:
 
     async def hold(self, thread: str, wait: timedelta) -> Hold:
         """Take the thread. Raises ThreadHeld when somebody else has it after `wait` still."""
+        check_texts("hold", [("thread", thread)])
         store, hold = self._store(), Hold(thread, self._clock.token())
         until, pause = self._clock.boottime() + wait.total_seconds(), _LEAST_WAIT
         while (held := await self._take(store, hold)) is not None:
@@ -350,14 +352,17 @@ class Threads:
     # ---- taking away
 
     async def delete(self, thread: str) -> None:
+        check_texts("delete_thread", [("thread", thread)])
         self._heads.pop(thread, None)
         await self._store().delete_graph(self._tenant, thread)
 
     async def copy(self, source: str, target: str) -> None:
+        check_texts("copy_thread", [("thread", source), ("thread", target)])
         await self._store().copy_graph(self._tenant, source, target)
 
     async def delete_runs(self, runs: Sequence[str]) -> None:
         """What these runs of the graph have made. Raises nothing for one that is not known."""
+        check_texts("delete_for_runs", [("run", run) for run in runs])
         store = self._store()
         by_thread: dict[str, list[Place]] = {}
         for thread, place in await store.graph_runs(self._tenant, runs):
@@ -368,6 +373,7 @@ class Threads:
 
     async def keep_latest(self, thread: str, serde: SerializerProtocol) -> None:
         """Leave the last checkpoint of each namespace, and those that its delta channels are rebuilt from."""
+        check_texts("prune", [("thread", thread)])
         store, rows, after = self._store(), list[CheckpointRow](), None
         while page := await store.graph_checkpoints(
             self._tenant, thread, None, before=None, after=after, limit=_PAGE
