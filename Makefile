@@ -8,6 +8,7 @@ BIN := .venv/bin
 # A file of tests stays in one process: its processes, files and servers are its own.
 AT_ONCE := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --quiet
 READY := .venv/.ready
+# The wheel of claude-agent-sdk has a program of 400 MB in it, which no test starts: it is built without.
 # pyright's wheel carries the checker and its `nodejs` extra carries node: nothing is fetched when it runs.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -24,7 +25,7 @@ $(READY): pyproject.toml
 		{ echo "No Python 3.11 or newer with ensurepip found; say PYTHON=/path/to/python"; exit 1; }
 	@test -x $(BIN)/python || { echo "venv: $(PYTHON)"; $(PYTHON) -m venv .venv; }
 	@echo "venv: installing outlive and its development tools"
-	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --no-binary claude-agent-sdk --editable '.[dev]'
 	@touch $@
 
 check: $(READY) ## format, lint, types, import contracts, and the project's own checks

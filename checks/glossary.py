@@ -9,8 +9,11 @@ from pathlib import Path
 
 from checks.files import where, written
 
-# Settings of PostgreSQL and of uvicorn: their names are not ours to choose.
-THEIRS = re.compile(r"idle_in_transaction_session_timeout|timeout_graceful_shutdown")
+# Settings of PostgreSQL and of uvicorn, and names of the Claude Agent SDK: they are not ours to choose.
+THEIRS = re.compile(
+    r"idle_in_transaction_session_timeout|timeout_graceful_shutdown"
+    r"|(Outlive)?Session(Store|Key|List|Summary)\w*|(fold|list|delete)_session(s|_\w+)\b|(run_)?session_(id|store)\w*"
+)
 ROW = re.compile(r"^\|(.+)\|(.+)\|(.+)\|\s*$")
 
 

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = {
     "langgraph.saver": "import outlive.app, outlive.store.port",
     "pydantic_ai.driver": "import outlive.app, outlive.engine.run",
+    "claude.transcripts": "import outlive.app, outlive.store.port",
     "cli.ps": "import outlive.app, outlive.mcp",
     "a2a.tasks": "import outlive.app",
     "mcp.server": "import outlive.app, outlive.engine.control",

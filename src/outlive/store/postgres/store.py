@@ -27,6 +27,7 @@ from outlive.store.postgres.renewal import Renewals
 from outlive.store.postgres.streaming import PostgresStreaming
 from outlive.store.postgres.survey import PostgresSurvey
 from outlive.store.postgres.telling import PostgresTelling
+from outlive.store.postgres.transcripts import PostgresTranscripts
 from outlive.store.postgres.upkeep import PostgresUpkeep
 from outlive.store.postgres.wire import open_wire
 from outlive.store.postgres.work import PostgresWork
@@ -49,6 +50,7 @@ class PostgresStore(
     PostgresStreaming,
     PostgresGraphs,
     PostgresItems,
+    PostgresTranscripts,
 ):
     """A schema of a PostgreSQL database; see the port for its contract. It belongs to the event loop that opens it.
 

@@ -39,7 +39,7 @@ _IDLE = ("25P03", "25P04")
 _OURS = [
     "run", "entry", "blob", "operation", "inbox", "worker", "duty", "divergence", "notification", "delivery", "delta",
     "tenant", "migration", "approval", "vote", "business_key", "graph_thread", "graph_checkpoint", "graph_value",
-    "graph_write", "graph_piece", "graph_chain", "graph_link", "graph_item",
+    "graph_write", "graph_piece", "graph_chain", "graph_link", "graph_item", "transcript", "transcript_line",
 ]  # fmt: skip
 _LEADING = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.S)
 _CONTROL = re.compile(

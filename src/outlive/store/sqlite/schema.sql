@@ -337,6 +337,29 @@ CREATE TABLE tenant (
     created_at integer not null
 ) strict, without rowid;
 
+CREATE TABLE transcript (
+    tenant text not null,
+    project text not null,
+    name text not null,
+    part text not null,
+    token text not null,
+    length integer not null,
+    summary text,
+    updated_at integer not null,
+    primary key (tenant, project, name, part)
+) strict, without rowid;
+
+CREATE TABLE transcript_line (
+    tenant text not null,
+    project text not null,
+    name text not null,
+    part text not null,
+    place integer not null,
+    uuid text,
+    value text not null,
+    primary key (tenant, project, name, part, place)
+) strict, without rowid;
+
 CREATE TABLE vote (
     tenant text not null,
     approval text not null,
@@ -433,6 +456,11 @@ CREATE INDEX run_running on run (tenant, id) where status = 'running';
 
 CREATE INDEX run_timer on run (queue, agent, priority desc, wake_at)
 where status = 'waiting' and paused_at is null and wake_at is not null;
+
+CREATE INDEX transcript_age on transcript (tenant, updated_at);
+
+CREATE UNIQUE INDEX transcript_line_once on transcript_line (tenant, project, name, part, uuid)
+where uuid is not null;
 
 CREATE VIEW what_has_it_done as
 select

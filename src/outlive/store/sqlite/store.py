@@ -37,6 +37,7 @@ from outlive.store.sqlite.streaming import SQLiteStreaming
 from outlive.store.sqlite.survey import SQLiteSurvey
 from outlive.store.sqlite.telling import SQLiteTelling
 from outlive.store.sqlite.thread import Awaited, Connections, Request, Writer
+from outlive.store.sqlite.transcripts import SQLiteTranscripts
 from outlive.store.sqlite.turnstile import Turnstile
 from outlive.store.sqlite.work import SQLiteWork
 from outlive.store.upkeep import Migration
@@ -55,6 +56,7 @@ class SQLiteStore(
     SQLiteStreaming,
     SQLiteGraphs,
     SQLiteItems,
+    SQLiteTranscripts,
 ):
     """A file on a local disk, shared by any number of processes of the machine; see the port for its contract.
 

@@ -30,7 +30,8 @@ _OURS = frozenset(
     (
         "run", "entry", "blob", "operation", "inbox", "worker", "duty", "divergence", "notification", "delivery",
         "delta", "tenant", "migration", "approval", "vote", "business_key", "graph_thread", "graph_checkpoint",
-        "graph_value", "graph_write", "graph_piece", "graph_chain", "graph_link", "graph_item",
+        "graph_value", "graph_write", "graph_piece", "graph_chain", "graph_link", "graph_item", "transcript",
+        "transcript_line",
     )
 )  # fmt: skip
 _CONTROL = frozenset((sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA))

@@ -429,6 +429,34 @@ create table {schema}.graph_item (
 );
 create index graph_item_expiry on {schema}.graph_item (expires_at) where expires_at is not null;
 
+-- What agents of another library have said, mirrored by whoever runs them (`outlive.claude`). Lines are opaque. `token`
+-- is drawn by each write of a part: the next one has to know it.
+create table {schema}.transcript (
+    tenant text collate "C" not null,
+    project text collate "C" not null,
+    name text collate "C" not null,
+    part text collate "C" not null,
+    token text not null,
+    length bigint not null,
+    summary text,
+    updated_at bigint not null,
+    primary key (tenant, project, name, part)
+);
+create index transcript_age on {schema}.transcript (tenant, updated_at);
+
+create table {schema}.transcript_line (
+    tenant text collate "C" not null,
+    project text collate "C" not null,
+    name text collate "C" not null,
+    part text collate "C" not null,
+    place bigint not null,
+    uuid text collate "C",
+    value text not null,
+    primary key (tenant, project, name, part, place)
+);
+create unique index transcript_line_once on {schema}.transcript_line (tenant, project, name, part, uuid)
+where uuid is not null;
+
 -- For people. Their columns do not change.
 
 create view {schema}.who_owns_it as

@@ -427,6 +427,34 @@ create table graph_item (
 ) strict, without rowid;
 create index graph_item_expiry on graph_item (expires_at) where expires_at is not null;
 
+-- What agents of another library have said, mirrored by whoever runs them (`outlive.claude`). Lines are opaque. `token`
+-- is drawn by each write of a part: the next one has to know it.
+create table transcript (
+    tenant text not null,
+    project text not null,
+    name text not null,
+    part text not null,
+    token text not null,
+    length integer not null,
+    summary text,
+    updated_at integer not null,
+    primary key (tenant, project, name, part)
+) strict, without rowid;
+create index transcript_age on transcript (tenant, updated_at);
+
+create table transcript_line (
+    tenant text not null,
+    project text not null,
+    name text not null,
+    part text not null,
+    place integer not null,
+    uuid text,
+    value text not null,
+    primary key (tenant, project, name, part, place)
+) strict, without rowid;
+create unique index transcript_line_once on transcript_line (tenant, project, name, part, uuid)
+where uuid is not null;
+
 -- For people. Their columns do not change.
 
 create view who_owns_it as
