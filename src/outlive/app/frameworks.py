@@ -7,6 +7,7 @@ from importlib import import_module
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
+from outlive.engine.callables import standing
 from outlive.engine.definition import Agent
 from outlive.model.errors import Refused
 from outlive.model.function import UserFunction
@@ -30,16 +31,8 @@ def register(app: Outlive[Any], agent: object, settings: dict[str, Any]) -> Agen
 
 
 def registered_here() -> UserFunction:
-    """A function that stands where an agent is being registered: the build follows its file, its line is told."""
-
-    def registered() -> None:
-        """Never called."""
-
+    """A function that stands where user code is registering an agent: what the build follows, and what is told."""
     frame = sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("outlive."):
         frame = frame.f_back
-    code = registered.__code__.replace(co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno)
-    there = FunctionType(code, {}, frame.f_code.co_name)
-    there.__qualname__ = frame.f_code.co_name
-    there.__module__ = str(frame.f_globals.get("__name__", "?"))
-    return there
+    return standing(frame)

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import TypeVar, cast
 
 from outlive.model.errors import Refused
@@ -32,6 +32,18 @@ def describe(fn: UserFunction) -> str:
     code = getattr(inspect.unwrap(fn), "__code__", None)
     name = f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', type(fn).__name__)}"
     return f"{name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})" if code else name
+
+
+def standing(frame: FrameType) -> UserFunction:
+    """A function that stands where that code is: its file is what the build follows, its line is told."""
+
+    def registered() -> None:
+        """Never called."""
+
+    code = registered.__code__.replace(co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno)
+    there = FunctionType(code, {}, frame.f_code.co_name)
+    there.__module__ = str(frame.f_globals.get("__name__", "?"))
+    return there
 
 
 def refuse_unnameable(fn: UserFunction) -> None:
