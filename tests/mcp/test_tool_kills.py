@@ -26,11 +26,11 @@ def desk(request: pytest.FixtureRequest, place: Place, tmp_path: Path) -> Desk:
     return made
 
 
-async def killed(place: Place, desk: Desk, asked: object) -> None:
+async def killed(place: Place, desk: Desk, asked: object, agent: str = "calls") -> None:
     """A worker is killed when the first call has acted and has no answer yet; another one takes over."""
     (desk.place / "wait").touch()
     worker = place.outlive("worker")
-    code, said = place.done("start", "calls", json.dumps(asked), "--id", "r")
+    code, said = place.done("start", agent, json.dumps(asked), "--id", "r")
     assert code == 0, said
     await until(desk.acted)
     worker.send(signal.SIGKILL)
@@ -73,3 +73,18 @@ async def test_a_read_call_is_made_again(place: Place, desk: Desk) -> None:
     await killed(place, desk, [["search", {"query": "x"}]])
     await stands(place, "succeeded")
     assert desk.acts() == ["search x", "search x"]
+
+
+async def test_nor_is_one_of_an_agent_of_pydantic_ai(place: Place, desk: Desk) -> None:
+    place.env["OUTLIVE_APP"] = "tests.pydantic_ai.desk:app"
+    turns = json.dumps([[["refund", {"invoice": "I", "cents": 5}]], [["search", {"query": "x"}]]])
+    await killed(place, desk, turns, "clerk")
+    run = await stands(place, "blocked")
+    assert desk.acts() == ["refund I 5"]
+    [operation] = [one for one in run["operations"] if one["tool"] == "clerk.refund"]
+    assert (operation["effect"], operation["status"]) == ("external", "unknown")
+    code, said = place.done("resolve", "r", operation["id"], "happened", "--why", "in the books", "--outcome", '"done"')
+    assert code == 0, said
+    run = await stands(place, "succeeded")
+    assert run["result"].startswith("ToolReturnPart: done")
+    assert desk.acts() == ["refund I 5", "search x"]

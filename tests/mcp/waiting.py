@@ -79,11 +79,13 @@ class Desk:
         """Whether it is, and has been waited for by whoever started it."""
         if self._process is not None:
             self._process.poll()
-        try:
-            os.kill(self.pids()[-1], 0)
-        except ProcessLookupError:
-            return True
-        return None
+        return None if os.path.exists(f"/proc/{self.pids()[-1]}") else True  # noqa: ASYNC240 - of no disk
+
+    def is_dead(self) -> bool:
+        """Whether its process does nothing any more, waited for or not."""
+        with suppress(OSError):
+            return Path(f"/proc/{self.pids()[-1]}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+        return True
 
     async def acted(self, times: int = 1) -> bool | None:
         return True if len(self._lines()) >= times else None

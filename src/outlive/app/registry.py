@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from outlive.app.sources import source_digest
 from outlive.engine.definition import AgentSpec, ToolSpec
@@ -22,6 +22,8 @@ class Registry:
         self.agents: dict[str, AgentSpec] = {}
         self.tools: dict[str, ToolSpec] = {}
         self.include = tuple(include)
+        self.unnamed: list[Callable[[str], ToolSpec | None]] = []
+        """Tools that only a server can name: what there is to decide about an operation of that name, if it is one."""
 
     def add_tool(self, tool: ToolSpec) -> None:
         """Raises DuplicateName."""
@@ -44,7 +46,8 @@ class Registry:
     def tool(self, name: str) -> ToolSpec | None:
         """The tool of that name, also one that was made of what compensates another."""
         undoing = (one.compensation for one in self.tools.values() if one.compensation is not None)
-        return self.tools.get(name) or next((one for one in undoing if one.name == name), None)
+        known = self.tools.get(name) or next((one for one in undoing if one.name == name), None)
+        return known or next((one for find in self.unnamed if (one := find(name)) is not None), None)
 
     def load(self) -> None:
         """Import the included modules. Raises Refused naming the module that cannot be imported."""

@@ -98,6 +98,17 @@ def plain_tool(
     return Brought(name, ToolPolicy(effect, raises=(ToolSaid,)), _signature(name, schema), source or _unit)
 
 
+ANY: Mapping[str, Any] = {"additionalProperties": True}
+"""The schema of a server's tools: what fits them, the server says to the model, and it may change its mind."""
+
+
+def of_a_server(agent: str, name: str, effects: Mapping[str, Effect]) -> Brought | None:
+    """What can be decided about a tool of a server of that agent: what became of it, by its name alone."""
+    if not name.startswith(f"{agent}.") or is_of_a_model(name):
+        return None
+    return plain_tool(name, effects.get(name.removeprefix(f"{agent}."), "external"), ANY)
+
+
 def _signature(name: str, schema: Mapping[str, Any]) -> Signature:
     properties, required = schema.get("properties", {}), schema.get("required", ())
     if not all(one.isidentifier() for one in properties) or schema.get("additionalProperties"):

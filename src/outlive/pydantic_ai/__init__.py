@@ -24,11 +24,12 @@ from outlive.engine.callables import describe
 from outlive.engine.definition import Agent
 from outlive.engine.guest import Brought
 from outlive.engine.run import Run
-from outlive.harness.units import is_of_a_model, plain_tool
+from outlive.harness.units import is_of_a_model, of_a_server, plain_tool
 from outlive.model.approval import Approval
 from outlive.model.errors import Refused
 from outlive.model.operation import Effect
 from outlive.pydantic_ai.driver import Choose, Conversation, Settings
+from outlive.pydantic_ai.servers import Effects, served
 from outlive.pydantic_ai.tools import notes, operation, toolset
 from outlive.pydantic_ai.view import Compact
 
@@ -45,12 +46,13 @@ def agent(  # noqa: PLR0913 - what can be said of an agent
     effects: Mapping[str, Effect] | None = None, models: Mapping[str, Model | str] | None = None,
     choose: Choose | None = None, approval: Approval = _APPROVER, limits: UsageLimits | None = None,
     result: type[O] | None = None, stream: bool = False, compact: Compact | None = None,
-    renamed: Mapping[str, str] | None = None,
+    renamed: Mapping[str, str] | None = None, believe_hints: bool = False,
 ) -> Agent[str, O]:  # fmt: skip
     """Register a pydantic-ai agent. Its input is the prompt, its result the output of the agent.
 
     Every model request and every tool call is recorded, and each turn is committed. `effects` says what repeating a
-    plain tool would do; one that is not named is *external*. Tools of `toolset` are what they are registered as.
+    plain tool would do; one that is not named is *external*. Tools of `toolset` are what they are registered as. With
+    `believe_hints` a tool of an MCP server that is not named is what its server says.
     `models` are further models by role; `choose` says, from the conversation so far, which role makes the next turn.
     What pydantic-ai calls *requires approval* waits for people as `approval` says. `limits` bound the whole run; by
     default nothing does. `result` names the type of the output where it cannot be told from `output_type`. With
@@ -62,9 +64,10 @@ def agent(  # noqa: PLR0913 - what can be said of an agent
         raise Refused(what="an agent of pydantic-ai without a name", why="what it does is recorded under it; name it")
     if choose is not None and not models:
         raise Refused(what=f"choose= of {own}", why="there is nothing to choose from; say models={role: model}")
-    registered = _registered(app, own, agent, effects or {})
+    known = Effects(effects or {}, believe_hints=believe_hints)
+    registered = _registered(app, own, agent, known)
     settings = Settings(
-        own, agent, registered, effects or {}, dict(models or {}), choose, approval,
+        own, agent, registered, known, dict(models or {}), choose, approval,
         limits or UsageLimits(request_limit=None), stream, compact,
     )  # fmt: skip
     made: Agent[str, O] = Agent(own, version, _driver(settings, result or _output(own, agent)), renamed=renamed)
@@ -94,7 +97,10 @@ def _registered(
             app.registry.add_tool(made)
             tools[made.name] = made
     unknown = set(effects) - found
-    if unknown:
+    if served(agent):
+        # What its servers have, nobody knows before they are asked.
+        app.registry.unnamed.append(lambda tool: of_a_server(name, tool, effects))
+    elif unknown:
         raise Refused(what=f"effects={{{min(unknown)!r}: …}} of {name}", why=f"it has no such tool; {sorted(found)}")
     return tools
 

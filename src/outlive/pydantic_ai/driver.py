@@ -30,10 +30,10 @@ from outlive.engine.run import Run
 from outlive.harness.conversation import COMPACTED, Compacted, Turn, recalled
 from outlive.harness.units import Json
 from outlive.model.approval import Approval
-from outlive.model.operation import Effect
 from outlive.pydantic_ai.durability import Durability
 from outlive.pydantic_ai.ledger import ContextTooLong, Ledger
 from outlive.pydantic_ai.messages import read, response_of, written
+from outlive.pydantic_ai.servers import Effects
 from outlive.pydantic_ai.view import Compact, counted, near, results, spoken, view
 
 driving: ContextVar[Ledger | None] = ContextVar("outlive_pydantic_ai", default=None)
@@ -50,7 +50,7 @@ class Settings:
     name: str
     agent: Agent[Any, Any]
     tools: Mapping[str, ToolSpec]
-    effects: Mapping[str, Effect]
+    effects: Effects
     models: Mapping[str, Model | str]
     choose: Choose | None
     approval: Approval

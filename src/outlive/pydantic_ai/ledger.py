@@ -26,11 +26,11 @@ from pydantic_ai.toolsets import ToolsetTool
 from outlive.engine.definition import ToolSpec
 from outlive.engine.guest import Guest
 from outlive.harness import ledger
-from outlive.harness.units import AskedAgain, Json, ModelRefused, ToolSaid, plain_tool
+from outlive.harness.units import ANY, AskedAgain, Json, ModelRefused, ToolSaid, plain_tool
 from outlive.model.approval import Approval
 from outlive.model.errors import Rejected, ToolFailed
-from outlive.model.operation import Effect
 from outlive.pydantic_ai.messages import brief, response_of
+from outlive.pydantic_ai.servers import Effects, is_of_a_server, watched
 
 Body = Callable[[], Coroutine[object, object, object]]
 
@@ -43,7 +43,7 @@ class Ledger(ledger.Ledger):
     """One pydantic-ai agent in one turn of a run."""
 
     def __init__(
-        self, guest: Guest, agent: str, tools: Mapping[str, ToolSpec], effects: Mapping[str, Effect], approval: Approval
+        self, guest: Guest, agent: str, tools: Mapping[str, ToolSpec], effects: Effects, approval: Approval
     ) -> None:  # fmt: skip
         super().__init__(guest, agent, tools, approval)
         self._effects = effects
@@ -69,8 +69,8 @@ class Ledger(ledger.Ledger):
         self, name: str, theirs: ToolsetTool[Any], arguments: dict[str, Any], ctx: RunContext[Any], body: Body
     ) -> object:  # fmt: skip
         """One call of a plain tool, recorded once: how it ended as data, as pydantic-ai's codec gives it."""
-        effect = self._effects.get(name, "external")
-        schema = theirs.tool_def.parameters_json_schema
+        effect = self._effects.of(name, theirs.tool_def)
+        schema = ANY if is_of_a_server(theirs.toolset) else theirs.tool_def.parameters_json_schema
         tool = self.tool(name, lambda: plain_tool(f"{self.agent}.{name}", effect, schema))
         asked: Json = _jsonable.dump_python(arguments, mode="json")
 
@@ -80,7 +80,7 @@ class Ledger(ledger.Ledger):
                 validated = theirs.args_validator.validate_python(kept)
                 arguments.clear()
                 arguments.update(validated)
-            return _bare(cast(Json, await body()))
+            return _bare(cast(Json, await watched(theirs.toolset, body)))
 
         call_id, by_people = str(ctx.tool_call_id), bool(ctx.tool_call_approved)
         try:
