@@ -19,6 +19,7 @@ from outlive import Operation, Outlive
 from outlive.errors import RunFailed, UnknownRun
 from outlive.model.ids import RunId
 from outlive.pydantic_ai import Compact, agent, spent, toolset
+from outlive.testing import Fault as StoreFault
 from outlive.testing import Lab, lab
 from outlive.testing.audit import whole_log
 from tests.pydantic_ai.provider import INPUT, OUTPUT, Fault, ok, provider
@@ -175,6 +176,19 @@ async def test_what_was_spent_is_summed_up_with_what_was_lost() -> None:
     assert (one.input_tokens, one.output_tokens) == (3 * INPUT, 3 * OUTPUT)
     assert one.requests + one.lost == them.charged
     assert one.cost > 0
+
+
+async def test_an_answer_that_was_lost_with_its_worker_is_counted_too() -> None:
+    async with provider(script) as them:
+        app, doubler = registered(openai(them.url))
+        async with lab(app, deps=None) as t:
+            run = await t.start(doubler, "go")
+            t.crash(StoreFault("die", 3, "append"))
+            await run.result()
+            app.use(t._world.store)
+            (one,) = await spent(app, run.id)
+    assert (one.requests, one.lost) == (3, 1)
+    assert one.requests + one.lost == them.charged
 
 
 async def test_followers_see_what_a_model_is_writing() -> None:

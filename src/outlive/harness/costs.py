@@ -11,7 +11,7 @@ from typing import Any
 from outlive.harness.units import is_of_a_model
 from outlive.log import kinds
 from outlive.log.entry import Entry
-from outlive.log.fold import Fold, step
+from outlive.log.fold import Call, Fold, step
 
 
 @dataclass(slots=True)
@@ -48,13 +48,20 @@ async def spent(entries: AsyncIterable[Entry]) -> list[Spent]:
     found: dict[str, Spent] = {}
     async for entry in entries:
         fact = kinds.read(entry)
+        before = state.sent(getattr(fact, "operation", ""))
+        # What may be repeated is sent again at once after its worker was lost, without a word on the last attempt.
+        resent = isinstance(fact, kinds.Intent) and before is not None and _pending(before)
         step(state, entry.seq, fact, entry.scope, entry.key, entry.payload)
         call = state.sent(getattr(fact, "operation", ""))
         if call is None or not is_of_a_model(call.name):
             continue
         one = found.setdefault(call.name, Spent(call.name))
-        if isinstance(fact, kinds.InDoubt):
+        if isinstance(fact, kinds.InDoubt) or resent:
             one.lost += 1
         elif isinstance(fact, kinds.Outcome) and fact.status == "succeeded" and entry.payload is not None:
             one.add(json.loads(entry.payload))
     return list(found.values())
+
+
+def _pending(call: Call) -> bool:
+    return call.sent is not None and call.sent.status == "pending"
