@@ -1,6 +1,7 @@
 """Run the researcher while its workers are killed, and show what came of it and what it cost.
 
-`python -m examples.research.demo [--kills 2] [TOPIC]`; RESEARCH_MODEL=anthropic:claude-opus-5 asks a real model.
+`python -m examples.research.demo [--kills 2] [--model anthropic:claude-opus-5] [TOPIC]`; without a model, or
+RESEARCH_MODEL in the environment, it runs offline.
 """
 
 from __future__ import annotations
@@ -8,9 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from rich.table import Table
 
 from examples.research.app import app, research
 from examples.research.waiting import tick
+from examples.workers import worker
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.pydantic_ai import Spent, spent
 
@@ -26,36 +25,19 @@ KILL_AT = (4, 9, 14, 19)
 """How long the log is when a worker is killed."""
 
 
-def serve(store: str) -> subprocess.Popen[bytes]:
-    """A worker in a process of its own."""
-    command = [sys.executable, "-m", "outlive", "worker", "--app", "examples.research.app:app", "--store", store]
-    environment = os.environ | {"OUTLIVE_LEASE": "2s", "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def kill(worker: subprocess.Popen[bytes]) -> None:
-    """As a power failure would."""
-    worker.send_signal(signal.SIGKILL)
-    worker.wait()
-
-
-async def main(topic: str, kills: int, out: Console) -> None:
+async def main(topic: str, kills: int, model: str, out: Console) -> None:
     """One run from its start to its report."""
     with tempfile.TemporaryDirectory() as directory:
-        store = os.environ["OUTLIVE_STORE"] = f"sqlite:///{Path(directory) / 'research.db'}"
+        os.environ |= {"OUTLIVE_STORE": f"sqlite:///{Path(directory) / 'research.db'}", "RESEARCH_MODEL": model}
         async with app:
             run = await app.start(research, topic, id="research")
-            worker = serve(store)
-            try:
+            with worker("examples.research.app:app") as one:
                 for length in KILL_AT[:kills]:
                     while await entries() < length and await run.status() in ("ready", "running", "waiting"):
                         await tick(0.002)
-                    kill(worker)
+                    one.replace()
                     out.print(f"a worker was killed when the log had {await entries()} entries; another one goes on")
-                    worker = serve(store)
                 report = await run.result()
-            finally:
-                kill(worker)
             out.print(f"\n[bold]{report.title}[/bold]", *report.findings, sep="\n- ")
             out.print(table(await spent(app, "research")))
 
@@ -79,5 +61,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("topic", nargs="?", default="What does one have to know about making tea?")
     parser.add_argument("--kills", type=int, default=2, choices=range(len(KILL_AT) + 1))
+    parser.add_argument("--model", default=os.environ.get("RESEARCH_MODEL", ""), help="a name that pydantic-ai knows")
     given = parser.parse_args()
-    asyncio.run(main(given.topic, given.kills, Console()))
+    asyncio.run(main(given.topic, given.kills, given.model, Console()))
