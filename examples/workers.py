@@ -1,13 +1,18 @@
-"""Worker processes of an example, and how they die: by SIGKILL, as in a power failure."""
+"""Worker processes of an example, and how they die: by SIGKILL, as in a power failure. And how a demo ends."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+
+from rich.console import Console
+
+from outlive.errors import OutliveError
 
 
 class Worker:
@@ -41,3 +46,12 @@ def worker(app: str, **environment: str) -> Iterator[Worker]:
         yield one
     finally:
         one.kill()
+
+
+def played(demo: Coroutine[object, object, int], out: Console) -> int:
+    """The exit code of a demo: its own, or 2 where its run has failed, after what it failed of."""
+    try:
+        return asyncio.run(demo)
+    except OutliveError as error:
+        out.print(str(error), markup=False)
+        return 2

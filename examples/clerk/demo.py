@@ -1,13 +1,12 @@
 """Run the clerk while its workers are killed, decide as somebody of finance would, and hold the ledger against it.
 
 `python -m examples.clerk.demo [--kills 3] [--model anthropic:claude-opus-5]`; without a model it runs offline.
-Exit code 0: each invoice is in the ledger as often as it should be; 1: it is not.
+Exit code 0: each invoice is in the ledger as often as it should be; 1: it is not; 2: the run failed.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from examples.clerk.app import Report, app, book_invoices
 from examples.clerk.finance import decide
 from examples.clerk.ledger import Ledger
 from examples.clerk.waiting import tick
-from examples.workers import worker
+from examples.workers import played, worker
 from outlive import Handle
 from outlive.model.ids import DEFAULT_TENANT, RunId
 
@@ -80,4 +79,5 @@ if __name__ == "__main__":
     parser.add_argument("--kills", type=int, default=len(KILL_AT), choices=range(len(KILL_AT) + 1))
     parser.add_argument("--model", default=os.environ.get("CLERK_MODEL", ""), help="a name that pydantic-ai knows")
     given = parser.parse_args()
-    sys.exit(asyncio.run(main(given.kills, given.model, Console())))
+    out = Console()
+    sys.exit(played(main(given.kills, given.model, out), out))

@@ -1,13 +1,13 @@
 """Run the maintainer while its workers are killed in the middle of commits, and read the history of the repository.
 
 `python -m examples.maintainer.demo [--kills 2] [--model anthropic:claude-opus-5]`; without a model it runs offline.
-Exit code 0: each fix is committed once, and all tests pass; 1: not so. `--keep DIRECTORY` leaves the repository there.
+Exit code 0: each fix is committed once, and all tests pass; 1: not so; 2: the run failed.
+`--keep DIRECTORY` leaves the repository there.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
 import tempfile
@@ -18,7 +18,7 @@ from rich.console import Console
 from examples.maintainer.app import Report, app, maintain
 from examples.maintainer.repository import Repository
 from examples.maintainer.waiting import tick
-from examples.workers import Worker, worker
+from examples.workers import Worker, played, worker
 from outlive import Handle
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.pydantic_ai import spent
@@ -87,4 +87,5 @@ if __name__ == "__main__":
     parser.add_argument("--model", default=os.environ.get("MAINTAINER_MODEL", ""), help="a name that pydantic-ai knows")
     parser.add_argument("--keep", default="", metavar="DIRECTORY", help="where the repository is made, and stays")
     given = parser.parse_args()
-    sys.exit(asyncio.run(main(given.kills, given.model, given.keep, Console())))
+    out = Console()
+    sys.exit(played(main(given.kills, given.model, given.keep, out), out))

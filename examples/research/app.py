@@ -56,7 +56,7 @@ def models() -> dict[str, Model | str]:
 
 
 researcher = Agent[None, Report](
-    models()["work"], name="researcher", output_type=Report, toolsets=[toolset(search, read)],
+    models()["work"], name="researcher", output_type=Report, toolsets=[toolset(search, read)], defer_model_check=True,
     instructions="Search the corpus, read what you find, and report what it says. Report nothing that it does not say.",
 )  # fmt: skip
 

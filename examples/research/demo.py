@@ -7,8 +7,8 @@ RESEARCH_MODEL in the environment, it runs offline.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from rich.table import Table
 
 from examples.research.app import app, research
 from examples.research.waiting import tick
-from examples.workers import worker
+from examples.workers import played, worker
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.pydantic_ai import Spent, spent
 
@@ -25,7 +25,7 @@ KILL_AT = (4, 9, 14, 19)
 """How long the log is when a worker is killed."""
 
 
-async def main(topic: str, kills: int, model: str, out: Console) -> None:
+async def main(topic: str, kills: int, model: str, out: Console) -> int:
     """One run from its start to its report."""
     with tempfile.TemporaryDirectory() as directory:
         os.environ |= {"OUTLIVE_STORE": f"sqlite:///{Path(directory) / 'research.db'}", "RESEARCH_MODEL": model}
@@ -40,6 +40,7 @@ async def main(topic: str, kills: int, model: str, out: Console) -> None:
                 report = await run.result()
             out.print(f"\n[bold]{report.title}[/bold]", *report.findings, sep="\n- ")
             out.print(table(await spent(app, "research")))
+    return 0
 
 
 async def entries() -> int:
@@ -63,4 +64,5 @@ if __name__ == "__main__":
     parser.add_argument("--kills", type=int, default=2, choices=range(len(KILL_AT) + 1))
     parser.add_argument("--model", default=os.environ.get("RESEARCH_MODEL", ""), help="a name that pydantic-ai knows")
     given = parser.parse_args()
-    asyncio.run(main(given.topic, given.kills, given.model, Console()))
+    out = Console()
+    sys.exit(played(main(given.topic, given.kills, given.model, out), out))
