@@ -17,7 +17,7 @@ from examples.maintainer.machine import Machine
 from examples.maintainer.offline import MAINTAINER, SUMMARIST
 from examples.maintainer.repository import Commit, NotEdited, NothingToCommit, Repository
 from outlive import DidNotHappen, Happened, Operation, Outlive, Retry, Unclear
-from outlive.pydantic_ai import Compact, agent, toolset
+from outlive.pydantic_ai import Compact, agent, notes, toolset
 
 
 @dataclass
@@ -120,12 +120,15 @@ def models() -> dict[str, Model | str]:
 
 maintainer = Agent[Desk, Report](
     os.environ.get("MAINTAINER_MODEL") or MAINTAINER, name="maintainer", deps_type=Desk, output_type=Report,
-    toolsets=[toolset(list_files, read_file, edit_file, run_tests, commit)], defer_model_check=True,
+    toolsets=[toolset(list_files, read_file, edit_file, run_tests, commit), notes()], defer_model_check=True,
     instructions=(
         "FIXES.md lists what is to be fixed in this repository. Work through it, one fix after the other: read, edit,"
-        " run its tests, and commit when they pass. When they fail, read again and mend your edit. At the end run all"
-        " tests, and report."
+        " run its tests, and commit when they pass. When they fail, read again and mend your edit. Note what you have"
+        " committed and what is still open, for whoever goes on. At the end run all tests, and report."
     ),
 )  # fmt: skip
 
-maintain = agent(app, maintainer, models=models(), compact=Compact(at_tokens=2_000, keep=4))
+# Offline it is made to happen, in a conversation that is short for a real model.
+SHORT = Compact(at_tokens=20_000) if os.environ.get("MAINTAINER_MODEL") else Compact(at_tokens=2_000, keep=4)
+
+maintain = agent(app, maintainer, models=models(), compact=SHORT)

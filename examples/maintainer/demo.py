@@ -41,6 +41,8 @@ async def main(kills: int, model: str, keep: str, out: Console) -> int:
                 report = await run.result()
             requests = sum(each.requests for each in await spent(app, run.id))
             lost = sum(each.lost for each in await spent(app, run.id))
+            notes = [event.data async for event in run.events() if event.name == "note"]
+        out.print("\nnotes for whoever goes on:", *(f"- {one['text']}" for one in notes), sep="\n", highlight=False)
         out.print(f"\n{requests} answers of models, and {lost} that were lost with a worker")
         return judged(repository, report, out)
 

@@ -4,19 +4,12 @@ else. It makes one mistake, and mends it when the tests say so.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelRequest,
-    ModelResponse,
-    TextPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
@@ -52,47 +45,53 @@ IDEAS = {
 
 
 def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """The next step of the fix that is next."""
-    done = committed(" ".join(_texts(messages)))
+    """What follows from what it was told last, and from its notes."""
+    done = set(re.findall(r"(F\d) is committed", " ".join(_noted(messages))))
     left = [fix for fix in IDEAS if fix not in done]
     last = messages[-1].parts[-1]
-    tool, said = (last.tool_name, last.model_response_str()) if isinstance(last, ToolReturnPart) else ("", "")
-    if not tool:
+    if not isinstance(last, ToolReturnPart):
         return _call(messages, "read_file", path="FIXES.md")
-    if tool == "run_tests" and not left:
+    if left:
+        return _next(messages, left[0], last.tool_name, last.model_response_str())
+    if last.tool_name == "run_tests":
         return _call(messages, info.output_tools[0].name, fixed=sorted(done), left=[])
-    if not left:
-        return _call(messages, "run_tests")
-    idea = IDEAS[left[0]]
-    if tool == "edit_file":
-        return _call(messages, "run_tests", name=idea.tests)
-    if tool == "run_tests" and '"passed":true' in said:
-        return _call(messages, "commit", message=idea.message)
-    if tool == "read_file" and (edit := next((one for one in idea.edits if one[0] in said), None)) is not None:
-        return _call(messages, "edit_file", path=idea.path, old=edit[0], new=edit[1])
-    return _call(messages, "read_file", path=idea.path)
+    return _call(messages, "run_tests")
 
 
-def committed(text: str) -> set[str]:
-    """The fixes that a conversation says were committed: in the answers of the tool, or in a summary of them."""
-    return set(re.findall(r'"subject": ?"(F\d): ', text)) | set(re.findall(r"(F\d) is committed", text))
+def _next(messages: list[ModelMessage], fix: str, tool: str, said: str) -> ModelResponse:
+    """The next step of a fix, after a tool has said that."""
+    idea = IDEAS[fix]
+    again = _call(messages, "read_file", path=idea.path)
+    match tool:
+        case "read_file":
+            edit = next((one for one in idea.edits if one[0] in said), None)
+            return _call(messages, "edit_file", path=idea.path, old=edit[0], new=edit[1]) if edit else again
+        case "edit_file":
+            return _call(messages, "run_tests", name=idea.tests)
+        case "run_tests" if json.loads(said)["passed"]:
+            return _call(messages, "commit", message=idea.message)
+        case "run_tests":
+            noted = _call(messages, "note", text=f"{fix} is edited, but {idea.tests} fails: the edit is to be mended.")
+            return replace(again, parts=[*noted.parts, *again.parts])
+        case "commit":
+            return _call(messages, "note", text=f"{fix} is committed as {json.loads(said)['id']}.")
+        case _:
+            return again
 
 
 def summed_up(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """What whoever goes on has to know."""
-    done = sorted(committed(" ".join(_texts(messages)).replace('\\"', '"')))
-    text = "FIXES.md is the list. " + " ".join(f"{fix} is committed." for fix in done)
+    """As little as a summary can say. What is done whoever goes on has from the notes."""
+    text = "FIXES.md has been read, and fixes were worked on, one after the other."
     return ModelResponse(parts=[TextPart(text)], usage=_usage(messages), model_name="offline")
 
 
-def _texts(messages: list[ModelMessage]) -> Iterator[str]:
-    """All that it was told."""
-    for message in messages:
-        for part in message.parts if isinstance(message, ModelRequest) else ():
-            if isinstance(part, ToolReturnPart):
-                yield part.model_response_str()
-            elif isinstance(part, UserPromptPart):
-                yield str(part.content)
+def _noted(messages: list[ModelMessage]) -> Iterator[str]:
+    """What it has noted: where it did so, or, of what was summed up, where it is shown its notes."""
+    for part in (part for message in messages for part in message.parts):
+        if isinstance(part, ToolCallPart) and part.tool_name == "note":
+            yield str(part.args_as_dict()["text"])
+        elif isinstance(part, UserPromptPart):
+            yield str(part.content)
 
 
 def _call(messages: list[ModelMessage], tool: str, **arguments: object) -> ModelResponse:

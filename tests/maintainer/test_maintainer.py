@@ -37,7 +37,7 @@ async def maintained(repository: Repository, *faults: Fault) -> tuple[Report, ti
         return await run.result(), timedelta(milliseconds=t.clock.now() - begun), await t.log(run)
 
 
-async def test_it_works_for_hours_and_goes_on_from_a_summary(tmp_path: Path) -> None:
+async def test_it_works_for_hours_and_goes_on_from_its_notes(tmp_path: Path) -> None:
     repository = Repository.made(tmp_path / "repository")
     report, hours, log = await maintained(repository)
     assert report == Report(fixed=FIXES, left=[])
@@ -45,6 +45,7 @@ async def test_it_works_for_hours_and_goes_on_from_a_summary(tmp_path: Path) -> 
     assert repository.tested("")[0]
     assert timedelta(hours=4) <= hours < timedelta(hours=5)
     assert [one for one in log if "intent" in one and "maintainer.compact" in one], "the conversation was never long"
+    assert len([one for one in log if "emit:note(" in one]) == len(FIXES) + 1
     assert len([one for one in log if 'run_tests(name="tests.Temperature")' in one and " step " in one]) == 2
 
 
