@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,11 @@ from outlive.app.settings import Settings
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.pydantic_ai import spent
 from outlive.pydantic_ai.messages import response_of
-from tests.kills.scene import PATIENCE, ROOT, SQLITE_FIRST
+from tests.kills.scene import ROOT, SQLITE_FIRST
 from tests.small.points import POINTS
 from tests.small.reader import FILES, PROMPT, Answer, app, reading
 from tests.small.serving import Counted, counted
-from tests.small.waiting import until
+from tests.small.waiting import PATIENCE_S, until
 from tests.small.weights import NoWeights, weights
 
 TURNS = (1, 2, 3)
@@ -48,19 +49,21 @@ class Desk:
             one.kill()
             one.wait()
 
-    async def killed_at(self, point: str) -> None:
-        """A worker comes to that point, and no further."""
+    async def killed_at(self, point: str) -> int:
+        """A worker comes to that point, and no further; how many requests the server has counted then."""
 
         async def there() -> bool:
             return (self.directory / f"reached {point}").exists()
 
         with self.worker():
             await until(there, point)
+        asked = len(counted(self.directory))
         (self.directory / f"go on {point}").touch()
+        return asked
 
     async def ends(self, run: Handle[Answer]) -> Answer:
         with self.worker():
-            return await run.result(timeout=PATIENCE)
+            return await run.result(timeout=timedelta(seconds=PATIENCE_S))
 
 
 @contextmanager
@@ -119,8 +122,9 @@ async def test_workers_are_killed_while_it_generates_and_after_it_has_answered(t
         for point in points:
             (tmp_path / point).touch()
         killed = await app.start(reading, PROMPT, id="killed")
-        for point in points:
-            await here.killed_at(point)
+        known = [await here.killed_at(point) - len(TURNS) for point in points]
+        # While it generates nothing is counted; after each answer one more, recorded or lost.
+        assert known == [0, 2, 3, 5, 6, 8]
         assert await here.ends(killed) == expected
         assert await what_was_read("killed") == await what_was_read("quiet")
         during = counted(tmp_path)[len(TURNS) :]
