@@ -9,11 +9,12 @@ from pathlib import Path
 
 from checks.files import where, written
 
-# Settings of PostgreSQL and of uvicorn, and names of the SDKs of MCP and of Claude agents: they are not ours to choose.
+# Settings of PostgreSQL and of uvicorn, and names of the SDKs of MCP, of Claude and of OpenAI agents: not ours to choose.
 THEIRS = re.compile(
     r"idle_in_transaction_session_timeout|timeout_graceful_shutdown"
     r"|SessionMessage|\.session\.send_request|Session terminated"
     r"|(Outlive)?Session(Store|Key|List|Summary)\w*|(fold|list|delete)_session(s|_\w+)\b|(run_)?session_(id|store)\w*"
+    r"|\b(?:Durable)?Session\b|\bSessionSettings\b|\bsession_(?:id|settings)\b|\bclear_session\b|\bsession=(?:session\b)?|\bsession:"
 )
 ROW = re.compile(r"^\|(.+)\|(.+)\|(.+)\|\s*$")
 

@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MODULES = {
     "langgraph.saver": "import outlive.app, outlive.store.port",
+    "openai_agents.driver": "import outlive.app, outlive.harness.function, outlive.engine.run",
     "pydantic_ai.driver": "import outlive.app, outlive.engine.run",
     "claude.transcripts": "import outlive.app, outlive.store.port",
     "cli.ps": "import outlive.app, outlive.mcp",

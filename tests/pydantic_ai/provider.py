@@ -65,13 +65,15 @@ class Provider:
         if fault is not None:
             await _send(writer, fault.status, json.dumps(fault.body), fault.headers)
             return True
-        said = self.script(request["messages"])
-        anthropic = b"/messages" in head.split(b"\r\n")[0]
+        said = self.script(request["input" if "input" in request else "messages"])
+        first = head.split(b"\r\n")[0]
+        anthropic, responses = b"/messages" in first, b"/responses" in first
         if request.get("stream"):
             streamed = _anthropic_stream(said, request) if anthropic else _stream(said, request)
             await _send(writer, 200, streamed, {"content-type": "text/event-stream"})
         else:
-            whole = _of_anthropic(said, request) if anthropic else _of_openai(said, request)
+            make = _of_anthropic if anthropic else _of_responses if responses else _of_openai
+            whole = make(said, request)
             await _send(writer, 200, json.dumps(whole), {})
         return True
 
@@ -101,6 +103,25 @@ def _of_openai(said: str | dict[str, Reply], request: Reply) -> Reply:
     return {
         "id": "c-1", "object": "chat.completion", "created": 1_700_000_000, "model": request["model"],
         "choices": [choice], "usage": usage,
+    }  # fmt: skip
+
+
+def _of_responses(said: str | dict[str, Reply], request: Reply) -> Reply:
+    text = {"type": "output_text", "text": said, "annotations": []}
+    output = [{"type": "message", "id": "m-1", "role": "assistant", "status": "completed", "content": [text]}]
+    if not isinstance(said, str):
+        output = [
+            {"type": "function_call", "id": f"f-{name}", "call_id": f"{name}-{len(request['input'])}", "name": name,
+             "arguments": json.dumps(arguments), "status": "completed"}
+            for name, arguments in said.items()
+        ]  # fmt: skip
+    usage = {
+        "input_tokens": INPUT, "output_tokens": OUTPUT, "total_tokens": INPUT + OUTPUT,
+        "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0},
+    }  # fmt: skip
+    return {
+        "id": "r-1", "object": "response", "created_at": 1_700_000_000, "model": request["model"], "output": output,
+        "usage": usage, "status": "completed", "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
     }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from outlive.engine.definition import AgentSpec
 from outlive.engine.doubt import doubts, watch
 from outlive.engine.journal import Also, Item, Journal
 from outlive.engine.losses import Losses
-from outlive.engine.run import Run
+from outlive.engine.run import Run, running
 from outlive.engine.scope import Parked, Scope, Stop, current
 from outlive.log import kinds
 from outlive.log.entry import Entry, verify
@@ -225,6 +225,7 @@ class Drive:
         started = attempt.fold.started
         version = started.version if started else self.agent.version
         run: Run[object] = Run(attempt, self.kit.deps, version)
+        running.set(run)
         try:
             given = self.agent.input.decode(attempt.fold.input or "null", where=f"the input of run {run.id}")
         except UndecodableEntry as error:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Generic, NoReturn, ParamSpec, TypeVar, cast, overload
@@ -53,6 +54,9 @@ log = logging.getLogger("outlive.run")
 
 # Steps are repeated only on request: an error in a computation will not go away by itself.
 _STEP_RETRY = Retry(attempts=1)
+
+# The run whose code is being executed, for what is handed none.
+running: ContextVar[Run[object]] = ContextVar("outlive_run")
 
 # What a coroutine of ours calls, so that branches can be keyed by it and not by their place.
 _names: WeakKeyDictionary[Awaitable[object], str] = WeakKeyDictionary()

@@ -39,6 +39,10 @@ class Turn(BaseModel):
     """What was used up to here and no response of the conversation tells: calls of tools, and what summaries cost."""
     warned: list[str] = Field(default_factory=list)
     """Of which limits it has been told that they are near."""
+    agent: str = ""
+    """Which of several agents goes on, when it is not the one that began."""
+    called: list[str] = []
+    """Which agents have called tools, where that changes what they ask of their model."""
 
     @model_serializer(mode="wrap")
     def _brief(self, whole: SerializerFunctionWrapHandler) -> dict[str, object]:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import JsonValue
 
-from outlive.engine.definition import ToolPolicy
+from outlive.engine.definition import TOOL_TIMEOUT, ToolPolicy
 from outlive.engine.guest import Brought
 from outlive.log.codec import NotDigested, Signature
 from outlive.model.operation import Effect, Retry
@@ -92,10 +92,12 @@ def unit_tool(name: str) -> Brought:
 
 
 def plain_tool(
-    name: str, effect: Effect, schema: Mapping[str, Any], source: Callable[..., object] | None = None
+    name: str, effect: Effect, schema: Mapping[str, Any], source: Callable[..., object] | None = None, *,
+    timeout: timedelta = TOOL_TIMEOUT,
 ) -> Brought:  # fmt: skip
     """A tool that a framework knows by its JSON schema, with the parameters that this names."""
-    return Brought(name, ToolPolicy(effect, raises=(ToolSaid,)), _signature(name, schema), source or _unit)
+    policy = ToolPolicy(effect, raises=(ToolSaid,), timeout=timeout)
+    return Brought(name, policy, _signature(name, schema), source or _unit)
 
 
 ANY: Mapping[str, Any] = {"additionalProperties": True}
@@ -116,7 +118,9 @@ def _signature(name: str, schema: Mapping[str, Any]) -> Signature:
     first = inspect.Parameter("op", inspect.Parameter.POSITIONAL_ONLY)
     parameters = [
         inspect.Parameter(
-            one, inspect.Parameter.KEYWORD_ONLY, default=inspect.Parameter.empty if one in required else None
+            one, inspect.Parameter.KEYWORD_ONLY,
+            # Left out or given as it would be anyway, by one framework or another: it is the same call.
+            default=inspect.Parameter.empty if one in required else properties[one].get("default"),
         )
         for one in properties
     ]  # fmt: skip

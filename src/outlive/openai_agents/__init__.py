@@ -1,0 +1,110 @@
+"""Agents of the OpenAI Agents SDK as agents of an application: `outlive[openai-agents]`.
+
+A normal `agents.Agent` is registered with `agent(app, …)`, or run by a `DurableRunner` inside a function agent. Each of
+its model requests and tool calls is recorded; whatever worker goes on, goes on from there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from types import FrameType, FunctionType
+from typing import Any, TypeVar
+
+try:
+    import agents
+except ImportError as error:  # pragma: no cover - the extra is installed where tests run
+    raise ImportError("outlive.openai_agents needs the SDK: pip install 'outlive[openai-agents]'") from error
+from agents import AgentOutputSchemaBase, RunConfig
+from agents.run import DEFAULT_MAX_TURNS
+
+from outlive.app.outlive import Outlive
+from outlive.app.spending import Spent, spent
+from outlive.engine.callables import describe
+from outlive.engine.definition import Agent
+from outlive.engine.run import Run
+from outlive.model.approval import Approval
+from outlive.model.errors import Refused
+from outlive.model.function import UserFunction
+from outlive.model.operation import Effect
+from outlive.openai_agents.driver import Conversation, Settings
+from outlive.openai_agents.memory import DurableSession
+from outlive.openai_agents.runner import APPROVER, DurableRunner
+from outlive.openai_agents.tools import operation, tool_of, toolset
+from outlive.openai_agents.wiring import agents_of, plain_tools
+
+__all__ = ["DurableRunner", "DurableSession", "Spent", "agent", "operation", "spent", "tool_of", "toolset"]
+
+D = TypeVar("D")
+
+
+def agent(  # noqa: PLR0913 - what can be said of an agent
+    app: Outlive[D], agent: agents.Agent[D], *, name: str | None = None, version: str = "1",
+    effects: Mapping[str, Effect] | None = None, approval: Approval = APPROVER, result: Any = None,
+    max_turns: int | None = DEFAULT_MAX_TURNS, run_config: RunConfig | None = None,
+    renamed: Mapping[str, str] | None = None,
+) -> Agent[str, Any]:  # fmt: skip
+    """Register an agent of the SDK. Its input is the prompt, its result the output of the agent.
+
+    Every model request and every tool call is recorded, and each turn is committed. `effects` says what repeating a
+    plain tool would do; one that is not named is *external*. Tools of `toolset` are what they are registered as. What
+    the SDK calls *needs approval* waits for people as `approval` says. `max_turns` bounds the whole run, as it does the
+    SDK's. `result` names the type of the output where the agents that hand over to each other have several.
+    Nothing is traced. Raises Refused for what could not be recorded, DuplicateName.
+    """
+    own = name or agent.name
+    config = run_config or RunConfig(tool_not_found_behavior="return_error_to_model")
+    _check(own, agent, config)
+    tools = {}
+    for tool in plain_tools(own, agent, effects or {}):
+        app.registry.add_tool(tool)
+        tools[tool.name] = tool
+    settings = Settings(own, agent, tools, effects or {}, approval, max_turns, config)
+    made: Agent[str, Any] = Agent(own, version, _driver(settings, result or _output(own, agent)), renamed=renamed)
+    made.source = _here(sys._getframe(1))
+    made.where = describe(made.source)
+    app.registry.add_agent(made)
+    return made
+
+
+def _check(name: str, agent: agents.Agent[Any], config: RunConfig) -> None:
+    """Raises Refused for what a conversation that is committed turn by turn cannot keep."""
+    every = agents_of(agent)
+    if len({one.name for one in every}) < len(every):
+        raise Refused(what=f"two agents of one name behind {name}", why="who goes on is recorded by its name")
+    filtered = [one for each in every for one in each.handoffs if isinstance(one, agents.Handoff)]
+    if any(one.input_filter or one.nest_handoff_history for one in filtered) or (
+        config.handoff_input_filter or config.nest_handoff_history
+    ):
+        why = "the log has the whole conversation, and whoever goes on sees it; use DurableRunner for that"
+        raise Refused(what=f"an input filter of a handoff of {name}", why=why)
+
+
+def _driver(settings: Settings, output: object) -> Callable[[Run[Any], str], Coroutine[object, object, Any]]:
+    async def drive(run: Run[Any], prompt: str) -> object:
+        conversation = Conversation(run, settings)
+        return await (conversation.uncommitted(prompt) if run.used else conversation.committed(prompt))
+
+    drive.__name__ = drive.__qualname__ = settings.name
+    drive.__annotations__ = {"run": Run, "prompt": str, "return": output}
+    return drive
+
+
+def _output(name: str, agent: agents.Agent[Any]) -> Any:
+    kinds = {one.output_type or str for one in agents_of(agent)}
+    kind = kinds.pop()
+    if kinds or isinstance(kind, AgentOutputSchemaBase):
+        raise Refused(what=f"the output of {name}", why="its type does not say what is recorded; say result=")
+    return kind
+
+
+def _here(frame: FrameType) -> UserFunction:
+    """A function that stands where the agent is registered: its file is what the build follows, its line is told."""
+
+    def registered() -> None:
+        """Never called."""
+
+    code = registered.__code__.replace(co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno)
+    there = FunctionType(code, {}, frame.f_code.co_name)
+    there.__module__ = str(frame.f_globals.get("__name__", "?"))
+    return there
