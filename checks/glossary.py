@@ -9,7 +9,7 @@ from pathlib import Path
 
 from checks.files import where, written
 
-# Settings of PostgreSQL and of uvicorn, and names of the SDKs of MCP, of Claude and of OpenAI agents: not ours to choose.
+# Settings of PostgreSQL and of uvicorn, and names of the SDKs of MCP, Claude and OpenAI agents: not ours to choose.
 THEIRS = re.compile(
     r"idle_in_transaction_session_timeout|timeout_graceful_shutdown"
     r"|SessionMessage|\.session\.send_request|Session terminated"

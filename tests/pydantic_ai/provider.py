@@ -107,7 +107,7 @@ def _of_openai(said: str | dict[str, Reply], request: Reply) -> Reply:
 
 
 def _of_responses(said: str | dict[str, Reply], request: Reply) -> Reply:
-    text = {"type": "output_text", "text": said, "annotations": []}
+    text: Reply = {"type": "output_text", "text": said, "annotations": []}
     output = [{"type": "message", "id": "m-1", "role": "assistant", "status": "completed", "content": [text]}]
     if not isinstance(said, str):
         output = [

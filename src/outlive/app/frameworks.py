@@ -7,7 +7,7 @@ from importlib import import_module
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
-from outlive.engine.callables import standing
+from outlive.engine.callables import placeholder
 from outlive.engine.definition import Agent
 from outlive.model.errors import Refused
 from outlive.model.function import UserFunction
@@ -35,4 +35,4 @@ def registered_here() -> UserFunction:
     frame = sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("outlive."):
         frame = frame.f_back
-    return standing(frame)
+    return placeholder(frame)

@@ -34,7 +34,7 @@ def describe(fn: UserFunction) -> str:
     return f"{name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})" if code else name
 
 
-def standing(frame: FrameType) -> UserFunction:
+def placeholder(frame: FrameType) -> UserFunction:
     """A function that stands where that code is: its file is what the build follows, its line is told."""
 
     def registered() -> None:

@@ -38,7 +38,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from outlive.app.compose import secrets_of
 from outlive.app.outlive import Outlive
-from outlive.engine.callables import describe, standing
+from outlive.engine.callables import describe, placeholder
 from outlive.engine.definition import DEDUPES_FOR, SETTLE_AFTER, TOOL_TIMEOUT, Tool, ToolPolicy
 from outlive.engine.operation import Operation
 from outlive.mcp.reach import KEY, Http, Stdio, Way, Ways
@@ -182,7 +182,7 @@ class ToolServer:
         self, name: str, policy: ToolPolicy, effect: Effect | None, frame: FrameType
     ) -> Tool[[Arguments], Answer]:  # fmt: skip
         made: Tool[[Arguments], Answer] = Tool(f"{self.name}.{name}", _body(self, name, policy.timeout), policy)
-        made.source = standing(frame)
+        made.source = placeholder(frame)
         made.where = describe(made.source)
         self._app.registry.add_tool(made)
         self._declared[name] = effect

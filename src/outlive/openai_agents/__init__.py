@@ -6,9 +6,7 @@ its model requests and tool calls is recorded; whatever worker goes on, goes on 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Coroutine, Mapping
-from types import FrameType, FunctionType
 from typing import Any, TypeVar
 
 try:
@@ -18,6 +16,7 @@ except ImportError as error:  # pragma: no cover - the extra is installed where 
 from agents import AgentOutputSchemaBase, RunConfig
 from agents.run import DEFAULT_MAX_TURNS
 
+from outlive.app.frameworks import registered_here
 from outlive.app.outlive import Outlive
 from outlive.app.spending import Spent, spent
 from outlive.engine.callables import describe
@@ -25,7 +24,6 @@ from outlive.engine.definition import Agent
 from outlive.engine.run import Run
 from outlive.model.approval import Approval
 from outlive.model.errors import Refused
-from outlive.model.function import UserFunction
 from outlive.model.operation import Effect
 from outlive.openai_agents.driver import Conversation, Settings
 from outlive.openai_agents.memory import DurableSession
@@ -61,7 +59,7 @@ def agent(  # noqa: PLR0913 - what can be said of an agent
         tools[tool.name] = tool
     settings = Settings(own, agent, tools, effects or {}, approval, max_turns, config)
     made: Agent[str, Any] = Agent(own, version, _driver(settings, result or _output(own, agent)), renamed=renamed)
-    made.source = _here(sys._getframe(1))
+    made.source = registered_here()
     made.where = describe(made.source)
     app.registry.add_agent(made)
     return made
@@ -96,15 +94,3 @@ def _output(name: str, agent: agents.Agent[Any]) -> Any:
     if kinds or isinstance(kind, AgentOutputSchemaBase):
         raise Refused(what=f"the output of {name}", why="its type does not say what is recorded; say result=")
     return kind
-
-
-def _here(frame: FrameType) -> UserFunction:
-    """A function that stands where the agent is registered: its file is what the build follows, its line is told."""
-
-    def registered() -> None:
-        """Never called."""
-
-    code = registered.__code__.replace(co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno)
-    there = FunctionType(code, {}, frame.f_code.co_name)
-    there.__module__ = str(frame.f_globals.get("__name__", "?"))
-    return there
