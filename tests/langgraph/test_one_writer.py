@@ -254,3 +254,51 @@ async def test_a_cancelled_invocation_gives_its_thread_up(saver: OutliveSaver) -
     with pytest.raises(asyncio.CancelledError):
         await running
     await saver.aleave(await saver.ahold("t"))
+
+
+class Two(TypedDict):
+    """Two values, of which each step makes one anew."""
+
+    kept: str
+    done: int
+
+
+@pytest.mark.parametrize(
+    "way", [lambda saver: saver.delete_thread("t"), lambda saver: saver.prune(["t"], strategy="delete"),
+            lambda saver: saver.delete_for_runs(["r"])],
+)  # fmt: skip
+def test_nothing_is_taken_from_a_thread_that_is_held(saver: OutliveSaver, way: Callable[[OutliveSaver], None]) -> None:
+    """Who holds it writes what is new, and nothing else: what was there before would be missing without a word."""
+    refused: list[ThreadHeld] = []
+
+    def first(state: Two) -> dict[str, Any]:
+        return {"kept": "k" * 1000, "done": 1}
+
+    def second(state: Two) -> dict[str, Any]:
+        with pytest.raises(ThreadHeld) as held:
+            way(saver)
+        refused.append(held.value)
+        return {"done": 2}
+
+    builder = StateGraph(Two)
+    builder.add_node("first", first)
+    builder.add_node("second", second)
+    builder.add_edge(START, "first")
+    builder.add_edge("first", "second")
+    graph = one_writer(builder.compile(checkpointer=saver))
+    config: Any = {"configurable": {"thread_id": "t"}, "metadata": {"run_id": "r"}}
+    graph.invoke({"kept": "", "done": 0}, config, durability="sync")
+    assert refused
+    assert graph.get_state(CONFIG).values == {"kept": "k" * 1000, "done": 2}
+    way(saver)
+    assert graph.get_state(CONFIG).values == {}
+
+
+def test_nothing_is_copied_into_a_thread_that_is_held(saver: OutliveSaver) -> None:
+    asking(saver).invoke({"done": []}, CONFIG)
+    hold = saver.hold("other")
+    with pytest.raises(ThreadHeld):
+        saver.copy_thread("t", "other")
+    saver.leave(hold)
+    saver.copy_thread("t", "other")
+    assert saver.get_tuple({"configurable": {"thread_id": "other"}}) is not None

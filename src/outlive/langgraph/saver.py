@@ -182,7 +182,7 @@ class OutliveSaver(BaseCheckpointSaver[str]):
     # ---- taking away, copying
 
     def delete_thread(self, thread_id: str) -> None:
-        """Take a thread away with all that it has."""
+        """Take a thread away with all that it has. Raises ThreadHeld while an invocation holds it."""
         self._do(self._threads.delete(thread_id))
 
     async def adelete_thread(self, thread_id: str) -> None:
@@ -190,7 +190,7 @@ class OutliveSaver(BaseCheckpointSaver[str]):
         await self._ado(self._threads.delete(thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Take away what these runs of graphs have stored."""
+        """Take away what these runs of graphs have stored. Raises ThreadHeld at one whose thread is held."""
         self._do(self._threads.delete_runs(run_ids))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
@@ -198,7 +198,7 @@ class OutliveSaver(BaseCheckpointSaver[str]):
         await self._ado(self._threads.delete_runs(run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all that a thread has into one that has no checkpoints yet; Refused for another."""
+        """Copy all that a thread has into one that has no checkpoints yet (else Refused) and that nobody holds."""
         self._do(self._threads.copy(source_thread_id, target_thread_id))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:

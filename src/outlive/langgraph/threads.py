@@ -105,7 +105,7 @@ class Threads:
         while (held := await self._take(store, hold)) is not None:
             left = until - self._clock.boottime()
             if left <= 0:
-                raise ThreadHeld(thread=thread, holder=held.holder, seconds=held.for_ms / 1000)
+                raise _held(thread, held)
             await self._clock.sleep(min(pause, left, held.for_ms / 1000 + 0.01))
             pause = min(2 * pause, _MOST_WAIT)
         self._held[thread] = hold
@@ -211,7 +211,7 @@ class Threads:
                 if isinstance(known, Held):
                     if at.hold is not None and at.token is not None:
                         at.hold.lost = True
-                    raise ThreadHeld(thread=at.thread, holder=known.holder, seconds=known.for_ms / 1000)
+                    raise _held(at.thread, known)
                 self._learn(at.thread, known, shaper)
                 return
         why = f"thread {at.thread} was pruned again and again while it was written to"
@@ -354,11 +354,11 @@ class Threads:
     async def delete(self, thread: str) -> None:
         check_texts("delete_thread", [("thread", thread)])
         self._heads.pop(thread, None)
-        await self._store().delete_graph(self._tenant, thread)
+        _unless(thread, await self._store().delete_graph(self._tenant, thread))
 
     async def copy(self, source: str, target: str) -> None:
         check_texts("copy_thread", [("thread", source), ("thread", target)])
-        await self._store().copy_graph(self._tenant, source, target)
+        _unless(target, await self._store().copy_graph(self._tenant, source, target))
 
     async def delete_runs(self, runs: Sequence[str]) -> None:
         """What these runs of the graph have made. Raises nothing for one that is not known."""
@@ -369,7 +369,7 @@ class Threads:
             by_thread.setdefault(thread, []).append(place)
         for thread, places in by_thread.items():
             self._heads.pop(thread, None)
-            await store.sweep_graph(self._tenant, thread, places)
+            _unless(thread, await store.sweep_graph(self._tenant, thread, places))
 
     async def keep_latest(self, thread: str, serde: SerializerProtocol) -> None:
         """Leave the last checkpoint of each namespace, and those that its delta channels are rebuilt from."""
@@ -386,7 +386,8 @@ class Threads:
             kept |= await self._rebuilt_from(store, last, serde)
         gone = [place for row in rows if (place := Place(row.ns, row.id)) not in kept]
         self._heads.pop(thread, None)
-        await store.sweep_graph(self._tenant, thread, gone)
+        # Whoever holds the thread builds on the last ones, which stay.
+        await store.sweep_graph(self._tenant, thread, gone, while_held=True)
 
     async def _rebuilt_from(self, store: Graphs, last: CheckpointRow, serde: SerializerProtocol) -> set[Place]:
         metadata = serde.loads_typed((last.metadata_kind, last.metadata))
@@ -414,3 +415,13 @@ class Threads:
 
 def _matches(metadata: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
     return all(metadata.get(key) == value for key, value in (wanted or {}).items())
+
+
+def _held(thread: str, held: Held) -> ThreadHeld:
+    return ThreadHeld(thread=thread, holder=held.holder, seconds=held.for_ms / 1000)
+
+
+def _unless(thread: str, held: Held | None) -> None:
+    """Raises ThreadHeld when somebody has it: nothing was done."""
+    if held is not None:
+        raise _held(thread, held)

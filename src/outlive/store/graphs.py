@@ -248,14 +248,21 @@ class Graphs(Protocol):
         """The checkpoints, with their threads, that runs of these ids have made."""
         ...
 
-    async def copy_graph(self, tenant: Tenant, source: str, target: str) -> None:
-        """Copy all that a thread has to another one. Raises Refused for one that has checkpoints of its own."""
+    async def copy_graph(self, tenant: Tenant, source: str, target: str) -> Held | None:
+        """Copy all that a thread has to another one: None, or who holds that. Raises Refused for one that has
+        checkpoints of its own.
+        """
         ...
 
-    async def sweep_graph(self, tenant: Tenant, thread: str, gone: Sequence[Place]) -> None:
-        """In one commit: take these checkpoints away with their writes, and what no other one of the thread names."""
+    async def sweep_graph(
+        self, tenant: Tenant, thread: str, gone: Sequence[Place], *, while_held: bool = False
+    ) -> Held | None:
+        """In one commit: take these checkpoints away with their writes, and what no other one of the thread names.
+
+        None, or who holds the thread; `while_held` does it all the same, which is good for what no holder builds on.
+        """
         ...
 
-    async def delete_graph(self, tenant: Tenant, thread: str) -> None:
-        """Take a thread away with all that it has."""
+    async def delete_graph(self, tenant: Tenant, thread: str) -> Held | None:
+        """Take a thread away with all that it has: None, or who holds it, and would go on without its values."""
         ...

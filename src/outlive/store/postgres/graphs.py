@@ -151,23 +151,30 @@ class PostgresGraphs(Base):
 
         return await self._looking(find)
 
-    async def copy_graph(self, tenant: Tenant, source: str, target: str) -> None:
-        async def copy(cursor: Cursor) -> None:
+    async def copy_graph(self, tenant: Tenant, source: str, target: str) -> Held | None:
+        async def copy(cursor: Cursor) -> Held | None:
             given = {"tenant": tenant, "thread": target, "now": self._at(None)}
-            await self._graph_thread(cursor, given)
+            row, moment = await self._graph_thread(cursor, given)
+            if (held := row.refuses(None, moment)) is not None:
+                return held
             wanted = {**given, "ns": None, "before": None, "limit": 1, **behind(None)}
             if await self._graph_rows(cursor, "find_checkpoints", wanted):
                 raise Refused(what=f"a copy into thread {target}", why="it has checkpoints of its own")
             for name in _COPIED:
                 await cursor.execute(self._graph(name), {"tenant": tenant, "thread": source, "target": target})
+            return None
 
-        await self._together(copy)
+        return await self._together(copy)
 
-    async def sweep_graph(self, tenant: Tenant, thread: str, gone: Sequence[Place]) -> None:
+    async def sweep_graph(
+        self, tenant: Tenant, thread: str, gone: Sequence[Place], *, while_held: bool = False
+    ) -> Held | None:
         named = {"tenant": tenant, "thread": thread}
 
-        async def sweep(cursor: Cursor) -> None:
-            await self._graph_thread(cursor, {**named, "now": self._at(None)})
+        async def sweep(cursor: Cursor) -> Held | None:
+            row, moment = await self._graph_thread(cursor, {**named, "now": self._at(None)})
+            if not while_held and (held := row.refuses(None, moment)) is not None:
+                return held
             places = [{**named, **asdict(place)} for place in gone]
             await cursor.executemany(self._graph("drop_checkpoint_writes"), places)
             await cursor.executemany(self._graph("drop_checkpoint"), places)
@@ -181,20 +188,24 @@ class PostgresGraphs(Base):
             await cursor.executemany(self._graph("drop_chain"), [one for one in chains if one["chain"] not in lengths])
             await cursor.execute(self._graph("drop_pieces"), {**named, "digests": sorted(pieces)})
             await cursor.execute(self._graph("know_anew"), {**named, "fresh": self._clock.token()})
+            return None
 
-        await self._together(sweep)
+        return await self._together(sweep)
 
-    async def delete_graph(self, tenant: Tenant, thread: str) -> None:
+    async def delete_graph(self, tenant: Tenant, thread: str) -> Held | None:
         named = {"tenant": tenant, "thread": thread}
 
-        async def delete(cursor: Cursor) -> None:
-            await self._graph_thread(cursor, {**named, "now": self._at(None)})
+        async def delete(cursor: Cursor) -> Held | None:
+            row, moment = await self._graph_thread(cursor, {**named, "now": self._at(None)})
+            if (held := row.refuses(None, moment)) is not None:
+                return held
             for name in _DROPPED:
                 await cursor.execute(self._graph(name), named)
             await cursor.execute(self._graph("know_anew"), {**named, "fresh": self._clock.token()})
             await cursor.execute(self._graph("drop_thread"), {**named, "now": self._at(None)})
+            return None
 
-        await self._together(delete)
+        return await self._together(delete)
 
     async def _put_batch(self, cursor: Cursor, named: Mapping[str, str], batch: Batch) -> None:
         """The rows of a batch. A chain that has grown meanwhile is Outdated, and takes all of it back."""

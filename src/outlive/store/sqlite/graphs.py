@@ -135,22 +135,31 @@ class SQLiteGraphs(Base):
             ]
         )
 
-    async def copy_graph(self, tenant: Tenant, source: str, target: str) -> None:
-        def copy(database: sqlite3.Connection, clock: int) -> None:
-            given = {"tenant": tenant, "thread": target, "now": self._at(None, clock)}
+    async def copy_graph(self, tenant: Tenant, source: str, target: str) -> Held | None:
+        def copy(database: sqlite3.Connection, clock: int) -> Held | None:
+            moment = self._at(None, clock)
+            given = {"tenant": tenant, "thread": target, "now": moment}
             wanted = {**given, "ns": None, "before": None, "limit": 1, **behind(None)}
             if database.execute(_STATEMENTS["find_checkpoints"], wanted).fetchone() is not None:
                 raise Refused(what=f"a copy into thread {target}", why="it has checkpoints of its own")
-            self._graph_thread(database, given)
+            if (held := self._graph_thread(database, given).refuses(None, moment)) is not None:
+                return held
             for name in _COPIED:
                 database.execute(_STATEMENTS[name], {"tenant": tenant, "thread": source, "target": target})
+            return None
 
-        await self._write(copy)
+        return await self._write(copy)
 
-    async def sweep_graph(self, tenant: Tenant, thread: str, gone: Sequence[Place]) -> None:
+    async def sweep_graph(
+        self, tenant: Tenant, thread: str, gone: Sequence[Place], *, while_held: bool = False
+    ) -> Held | None:
         named = {"tenant": tenant, "thread": thread}
 
-        def sweep(database: sqlite3.Connection, _: int) -> None:
+        def sweep(database: sqlite3.Connection, clock: int) -> Held | None:
+            moment = self._at(None, clock)
+            row = self._graph_thread(database, {**named, "now": moment})
+            if not while_held and (held := row.refuses(None, moment)) is not None:
+                return held
             for place in gone:
                 of = {**named, **asdict(place)}
                 database.execute(_STATEMENTS["drop_checkpoint_writes"], of)
@@ -165,19 +174,25 @@ class SQLiteGraphs(Base):
                 database.execute(_STATEMENTS["cut_chain" if chain in lengths else "drop_chain"], of)
             database.execute(_STATEMENTS["drop_pieces"], {**named, "digests": columns.to_json(sorted(pieces))})
             database.execute(_STATEMENTS["know_anew"], {**named, "fresh": self._clock.token()})
+            return None
 
-        await self._write(sweep)
+        return await self._write(sweep)
 
-    async def delete_graph(self, tenant: Tenant, thread: str) -> None:
+    async def delete_graph(self, tenant: Tenant, thread: str) -> Held | None:
         named = {"tenant": tenant, "thread": thread}
 
-        def delete(database: sqlite3.Connection, clock: int) -> None:
+        def delete(database: sqlite3.Connection, clock: int) -> Held | None:
+            moment = self._at(None, clock)
+            row = self._graph_thread(database, {**named, "now": moment})
+            if (held := row.refuses(None, moment)) is not None:
+                return held
             for name in _DROPPED:
                 database.execute(_STATEMENTS[name], named)
             database.execute(_STATEMENTS["know_anew"], {**named, "fresh": self._clock.token()})
-            database.execute(_STATEMENTS["drop_thread"], {**named, "now": self._at(None, clock)})
+            database.execute(_STATEMENTS["drop_thread"], {**named, "now": moment})
+            return None
 
-        await self._write(delete)
+        return await self._write(delete)
 
     def _graph_thread(self, database: sqlite3.Connection, given: Mapping[str, object]) -> ThreadRow:
         """The row of a thread, which is made if it is not there."""
