@@ -783,7 +783,7 @@ MUTANTS = [
     Mutant(
         "pydantic-ai: what asks for an approval is sent without one",
         "harness/ledger.py",
-        "approval = self._approval if by_people else None",
+        "approval = self.approval if by_people else None",
         "approval = None",
         f"{AGENTS}/test_agent.py -k refusal",
     ),
@@ -818,8 +818,8 @@ MUTANTS = [
     Mutant(
         "pydantic-ai: a response is stored again when pydantic-ai has completed it",
         "pydantic_ai/messages.py",
-        "return {RESPONSE: key} if known else whole",
-        "return {RESPONSE: key} if known and brief(response_of(recorded)) == whole else whole",
+        'key = next((key for key, parts in left if parts == whole["parts"]), "")',
+        'key = ""',
         f"{AGENTS}/test_providers.py -k usage_and_cost",
     ),
     Mutant(
@@ -842,6 +842,41 @@ MUTANTS = [
         "notes = [text for turn in turns[:kept_from] for text in noted(turn)]",
         "notes = list[str]()",
         f"{AGENTS}/test_context.py -k notes",
+    ),
+    Mutant(
+        "pydantic-ai: a registered tool that pydantic-ai wants approved is sent at once",
+        "pydantic_ai/tools.py",
+        "approval = ledger.approval if ctx.tool_call_approved else None",
+        "approval = None",
+        f"{AGENTS}/test_people.py -k wants_approved",
+    ),
+    Mutant(
+        "pydantic-ai: a tool is called as requests to its model are",
+        "harness/units.py",
+        'return f"{agent}.tool-{name}" if is_of_a_model(plain) else plain',
+        "return plain",
+        f"{AGENTS}/test_tools_of_all_kinds.py -k is_no_request",
+    ),
+    Mutant(
+        "pydantic-ai: a result is taken for a wrapper of pydantic-ai",
+        "pydantic_ai/ledger.py",
+        'if kind == "tool_return" and not _is_wrapped(ended["result"]):',
+        'if kind == "tool_return":',
+        f"{AGENTS}/test_tools_of_all_kinds.py -k wrapper",
+    ),
+    Mutant(
+        "a fork is held by requests to a model",
+        "harness/units.py",
+        "timeout=MODEL_TIMEOUT, harmless=True,",
+        "timeout=MODEL_TIMEOUT,",
+        f"{AGENTS}/test_people.py -k fork_asks",
+    ),
+    Mutant(
+        "a response that no database takes is asked for again",
+        "harness/units.py",
+        "        return writable(value)\n    if isinstance(value, list):",
+        "        return value\n    if isinstance(value, list):",
+        f"{AGENTS}/test_people.py -k cannot_be_stored",
     ),
     Mutant(
         "branches that recorded nothing have an opening",

@@ -97,7 +97,7 @@ async def test_a_call_inside_a_call_of_a_lane_is_refused(lane: str) -> None:
 
 async def test_lanes_that_cannot_be_opened_are_an_error_of_who_asks() -> None:
     async def odd(guest: Guest) -> str:
-        async with guest.lanes(["\ud800"]):
+        async with guest.lanes(["\ud800", "b"]):
             return str(await say(guest, "never", "\ud800"))
 
     with pytest.raises(RunFailed, match="a lone surrogate is no character"):

@@ -188,10 +188,6 @@ def _using(other: Any) -> Any:
     return using
 
 
-async def compact() -> str:
-    return "called as summaries are"
-
-
 def test_registering_makes_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who starts and lists runs needs no key of a provider."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
@@ -213,8 +209,6 @@ def test_what_cannot_be_registered_is_refused() -> None:
         agent(app, Agent(FunctionModel(typed), name="one", toolsets=[toolset(tool)]), effects={"note": "read"})
     with pytest.raises(Refused, match="say result="):
         agent(app, Agent(FunctionModel(typed), name="one", output_type=lambda text: text))
-    with pytest.raises(Refused, match="requests to its models"):
-        agent(app, Agent(FunctionModel(typed), name="one", tools=[compact]))
     agent(app, Agent(FunctionModel(typed), name="one"))
     with pytest.raises(DuplicateName):
         agent(app, Agent(FunctionModel(typed), name="one"))
@@ -225,7 +219,8 @@ async def test_an_application_takes_agents_of_frameworks_itself() -> None:
     app: Outlive = Outlive()
     tool = app.tool(effect="read")(note)
     registered = app.agent(Agent(FunctionModel(talker), name="talker", toolsets=[toolset(tool)]), version="7")
-    assert "test_an_application_takes_agents_of_frameworks_itself (test_conversations.py:" in registered.where
+    assert "test_conversations" in registered.where
+    assert "(test_conversations.py:" in registered.where
     async with lab(app, deps=None) as t:
         run = await t.start(registered, "begin")
         assert await run.result() == "all noted"

@@ -148,7 +148,9 @@ async def test_names_are_refused_only_where_all_are_known(desk: Desk) -> None:
     with pytest.raises(Refused, match="it has no such tool"):
         agent(app, plain, effects={"none": "read"})
     assert app.registry.tool("clerk.anything") is not None
-    assert app.registry.tool("clerk.model") is None
+    request = app.registry.tool("clerk.model")
+    assert request is not None
+    assert request.policy.harmless, "that is a request to its model"
     assert app.registry.tool("plain.anything") is None
 
 

@@ -211,7 +211,7 @@ class Approvals:
 
     async def _edited(self, row: ApprovalRow, given: Mapping[str, object]) -> tuple[str | None, str]:
         """The arguments as JSON text and their digest; no text where they are the proposed ones after all."""
-        tool = self._registry.tools.get(row.tool)
+        tool = self._registry.tool(row.tool)
         if tool is None:
             raise BadArguments(function=row.tool, why="this application has no such tool, so they cannot be checked")
         proposed: dict[str, object] = json.loads(row.arguments)

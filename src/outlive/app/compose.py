@@ -89,7 +89,7 @@ def worker_of(
     secrets = secrets or secrets_of(settings)
     register_all(secrets, scrubber)
     kit = Kit(
-        store, clock, DatabaseTime(clock), registry.tools, secrets, scrubber, deps,
+        store, clock, DatabaseTime(clock), registry.tool, secrets, scrubber, deps,
         settings.lease.total_seconds(), code=settings.build or registry.build(), wake_in_place=wake_in_place,
         evict=evict, on_send=on_send, grace_s=settings.grace.total_seconds(), roles=roles,
     )  # fmt: skip

@@ -42,7 +42,7 @@ async def plan(store: Store, registry: Registry, tenant: str, run: str) -> Plan:
     steps: list[Step] = []
     for one in newest_first(await store.operations(row.tenant, row.id)):
         name = agent.renamed.get(one.tool, one.tool) if agent is not None else one.tool
-        steps.append(Step(one, *fate(one, registry.tools.get(one.tool) or registry.tools.get(name))))
+        steps.append(Step(one, *fate(one, registry.tool(one.tool) or registry.tool(name))))
     back = next((one.id for one in await store.rollbacks(row.tenant, row.id) if not one.ended), "")
     return Plan(row, tuple(steps), back)
 

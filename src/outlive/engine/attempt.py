@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -54,7 +54,7 @@ class Kit:
     store: Store
     clock: Clock
     time: DatabaseTime
-    tools: Mapping[str, ToolSpec]
+    tool: Callable[[str], ToolSpec | None]
     secrets: Secrets
     scrubber: Scrubber
     deps: object

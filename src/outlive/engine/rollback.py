@@ -361,8 +361,8 @@ class Rollback:
         )
 
     def _tool(self, row: OperationRow) -> ToolSpec | None:
-        tools = self.attempt.kit.tools
-        return tools.get(row.tool) or tools.get(self._renamed.get(row.tool, ""))
+        tool = self.attempt.kit.tool
+        return tool(row.tool) or tool(self._renamed.get(row.tool, ""))
 
     def _digest(self, what: bytes, row: OperationRow) -> str:
         return self.attempt.digest(what, row.id.encode())

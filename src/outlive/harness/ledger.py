@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from outlive.engine.definition import ToolSpec
 from outlive.engine.guest import Guest
-from outlive.harness.units import Json, model_tool, unit_tool
+from outlive.harness.units import Json, model_tool, storable, tool_name, unit_tool
 from outlive.model.approval import Approval
 
 log = logging.getLogger("outlive.harness")
@@ -23,11 +23,16 @@ class Ledger:
 
     def __init__(self, guest: Guest, agent: str, tools: Mapping[str, ToolSpec], approval: Approval) -> None:
         self.guest, self.agent = guest, agent
-        self._tools, self._approval = dict(tools), approval
-        self.response = ""
-        """The key of the call that has the response of this turn."""
+        self._tools, self.approval = dict(tools), approval
+        self.responses: list[str] = []
+        """The keys of the calls that have the responses of this turn, in order."""
         self.keys: dict[str, str] = {}
         """The keys of the tools' calls that have their outcome, by the id that the model gave the call."""
+
+    @property
+    def response(self) -> str:
+        """The key of the last one."""
+        return self.responses[-1] if self.responses else ""
 
     async def model(self, name: str, model: str, prompt: str, body: Callable[[], Awaitable[Json]]) -> Json:
         """One request to a model. What is recorded is what `body` gives, `response` and perhaps `cost`, with a mark of
@@ -35,13 +40,10 @@ class Ledger:
         """
 
         async def recording(arguments: dict[str, object]) -> object:
-            return {**await body(), "prompt": prompt}
-
-        def made(key: str) -> None:
-            self.response = key
+            return storable({**await body(), "prompt": prompt})
 
         tool = self._tool(name, lambda: model_tool(name))
-        recorded = cast(Json, await self.guest.call(tool, {"model": model}, body=recording, made=made))
+        recorded = cast(Json, await self.guest.call(tool, {"model": model}, body=recording, made=self.responses.append))
         if recorded.get("prompt") != prompt:
             log.warning("%s was asked under another prompt or with other tools than it has now", name)
         return recorded
@@ -53,11 +55,11 @@ class Ledger:
 
         Raises what a `run.call` of it raises: ToolSaid, Rejected, ToolFailed.
         """
-        named = is_named(tool, arguments)
-        approval = self._approval if by_people else None
+        named = is_named(tool)
+        approval = self.approval if by_people else None
 
         async def doing(approved: dict[str, object]) -> object:
-            return await do(cast(Json, approved if named else approved["arguments"]))
+            return storable(await do(cast(Json, approved if named else approved["arguments"])))
 
         asked = arguments if named else {"arguments": arguments}
         given = await self.guest.call(
@@ -75,7 +77,7 @@ class Ledger:
 
     def tool(self, name: str, make: Callable[[], ToolSpec]) -> ToolSpec:
         """The plain tool of a name: as it is registered, or made."""
-        return self._tool(f"{self.agent}.{name}", make)
+        return self._tool(tool_name(self.agent, name), make)
 
     def notes(self, call_id: str) -> Callable[[str], None]:
         """What is to be told of a call of a tool: where its outcome is."""
@@ -91,7 +93,6 @@ class Ledger:
         return self._tools[name]
 
 
-def is_named(tool: ToolSpec, arguments: Mapping[str, object]) -> bool:
+def is_named(tool: ToolSpec) -> bool:
     """Whether the arguments go to parameters of their names; else the tool has one that takes them all."""
-    names = [one.name for one in tool.signature.parameters]
-    return names != ["arguments"] or set(arguments) == {"arguments"}
+    return [one.name for one in tool.signature.parameters] != ["arguments"]

@@ -8,6 +8,7 @@ are called in the log, and how they are matched there, is the same whichever fra
 from __future__ import annotations
 
 import inspect
+import keyword
 import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -16,6 +17,7 @@ from typing import Annotated, Any, cast
 from pydantic import JsonValue
 
 from outlive.engine.definition import TOOL_TIMEOUT, ToolPolicy
+from outlive.engine.failures import writable
 from outlive.engine.guest import Brought
 from outlive.log.codec import NotDigested, Signature
 from outlive.model.operation import Effect, Retry
@@ -81,7 +83,7 @@ def model_tool(name: str) -> Brought:
     """Requests to one model of an agent, as a tool."""
     policy = ToolPolicy(
         "idempotent", dedupes_for=_ALWAYS, raises=(ModelRefused,), not_sent=(AskedAgain,), retry=MODEL_RETRY,
-        timeout=MODEL_TIMEOUT,
+        timeout=MODEL_TIMEOUT, harmless=True,
     )  # fmt: skip
     return Brought(name, policy, Signature.of(_request, skip=1, where=name), _request)
 
@@ -101,19 +103,41 @@ def plain_tool(
 
 
 ANY: Mapping[str, Any] = {"additionalProperties": True}
-"""The schema of a server's tools: what fits them, the server says to the model, and it may change its mind."""
+"""The schema of tools that nobody can name beforehand: what fits them is found out when they are called."""
 
 
-def of_a_server(agent: str, name: str, effects: Mapping[str, Effect]) -> Brought | None:
-    """What can be decided about a tool of a server of that agent: what became of it, by its name alone."""
-    if not name.startswith(f"{agent}.") or is_of_a_model(name):
+def tool_name(agent: str, name: str) -> str:
+    """What calls of a plain tool of an agent are called in the log."""
+    plain = f"{agent}.{name}"
+    return f"{agent}.tool-{name}" if is_of_a_model(plain) else plain
+
+
+def by_name(agent: str, name: str, effects: Mapping[str, Effect], *, tools: bool) -> Brought | None:
+    """What can be decided about an operation of an agent by its name alone: a request to a model, and where the agent
+    has `tools` that only a server or a wrapper can name, a call of one of them.
+    """
+    if not name.startswith(f"{agent}."):
         return None
-    return plain_tool(name, effects.get(name.removeprefix(f"{agent}."), "external"), ANY)
+    if is_of_a_model(name):
+        return model_tool(name)
+    own = name.removeprefix(f"{agent}.").removeprefix("tool-")
+    return plain_tool(name, effects.get(own, "external"), ANY) if tools else None
+
+
+def storable(value: JsonValue) -> JsonValue:
+    """The value without what no database takes in a text: NUL and lone surrogates are replaced."""
+    if isinstance(value, str):
+        return writable(value)
+    if isinstance(value, list):
+        return [storable(one) for one in value]
+    if isinstance(value, dict):
+        return {writable(name): storable(one) for name, one in value.items()}
+    return value
 
 
 def _signature(name: str, schema: Mapping[str, Any]) -> Signature:
     properties, required = schema.get("properties", {}), schema.get("required", ())
-    if not all(one.isidentifier() for one in properties) or schema.get("additionalProperties"):
+    if schema.get("additionalProperties") or not all(map(_can_be_named, properties)):
         properties, required = {"arguments": {}}, ("arguments",)
     first = inspect.Parameter("op", inspect.Parameter.POSITIONAL_ONLY)
     parameters = [
@@ -131,3 +155,8 @@ def _signature(name: str, schema: Mapping[str, Any]) -> Signature:
     cast(Any, shape).__signature__ = inspect.Signature([first, *parameters])
     shape.__annotations__ = dict.fromkeys(properties, JsonValue) | {"return": JsonValue}
     return Signature.of(shape, skip=1, where=name)
+
+
+def _can_be_named(parameter: str) -> bool:
+    """Whether a parameter of ours can be called so. The first one is the operation."""
+    return parameter.isidentifier() and not keyword.iskeyword(parameter) and parameter not in ("op", "arguments")

@@ -52,7 +52,7 @@ class Answered(BaseModel):
 
 async def tool_call(run: Run[Any], asked: Asked) -> Answered:
     """The agent of the runs that a `ToolNode` starts: one call, whose outcome it returns, a known failure too."""
-    found = run._attempt.kit.tools.get(asked.tool)
+    found = run._attempt.kit.tool(asked.tool)
     if found is None:
         raise Refused(what=f"tool {asked.tool}", why="this worker's application does not have it")
     tool = cast("Tool[..., object]", found)

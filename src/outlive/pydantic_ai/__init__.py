@@ -15,6 +15,7 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is installed where tests run
     raise ImportError("outlive.pydantic_ai needs pydantic-ai: pip install 'outlive[agent]'") from error
 from pydantic_ai.models import Model
+from pydantic_ai.toolsets import FunctionToolset
 from pydantic_ai.usage import UsageLimits
 
 from outlive.app.frameworks import registered_here
@@ -24,11 +25,12 @@ from outlive.engine.callables import describe
 from outlive.engine.definition import Agent
 from outlive.engine.guest import Brought
 from outlive.engine.run import Run
-from outlive.harness.units import is_of_a_model, of_a_server, plain_tool
+from outlive.harness.units import by_name, plain_tool, tool_name
 from outlive.model.approval import Approval
 from outlive.model.errors import Refused
 from outlive.model.operation import Effect
 from outlive.pydantic_ai.driver import Choose, Conversation, Settings
+from outlive.pydantic_ai.durability import KEY
 from outlive.pydantic_ai.servers import Effects, served
 from outlive.pydantic_ai.tools import notes, operation, toolset
 from outlive.pydantic_ai.view import Compact
@@ -82,26 +84,27 @@ def _registered(
 ) -> dict[str, Brought]:  # fmt: skip
     """The plain tools that the agent has now, so that people can decide about their calls."""
     tools: dict[str, Brought] = {}
-    found: set[str] = set()
-    for one in agent.toolsets:
-        for known, tool in getattr(one, "tools", {}).items():
+    found, ours, opaque = set[str](), set[str](), served(agent)
+    for given in agent.toolsets:
+        leaves = list[object]()
+        given.apply(leaves.append)
+        opaque = opaque or not isinstance(given, FunctionToolset)
+        for known, tool in (each for one in leaves for each in getattr(one, "tools", {}).items()):
             found.add(known)
-            if (tool.metadata or {}).get("outlive") is False:
-                if known in effects:
-                    raise Refused(what=f"effects={{{known!r}: …}} of {name}", why="it is registered with its effect")
+            if (tool.metadata or {}).get(KEY) is False:
+                ours.add(known)
                 continue
-            if is_of_a_model(f"{name}.{known}"):
-                raise Refused(what=f"a plain tool {known!r} of {name}", why="requests to its models are called so")
-            schema = tool.function_schema.json_schema
-            made = plain_tool(f"{name}.{known}", effects.get(known, "external"), schema, inspect.unwrap(tool.function))
+            effect, schema = effects.get(known, "external"), tool.function_schema.json_schema
+            made = plain_tool(tool_name(name, known), effect, schema, inspect.unwrap(tool.function))
             app.registry.add_tool(made)
             tools[made.name] = made
-    unknown = set(effects) - found
-    if served(agent):
-        # What its servers have, nobody knows before they are asked.
-        app.registry.unnamed.append(lambda tool: of_a_server(name, tool, effects))
-    elif unknown:
-        raise Refused(what=f"effects={{{min(unknown)!r}: …}} of {name}", why=f"it has no such tool; {sorted(found)}")
+    for known in sorted(effects):
+        if known in ours:
+            raise Refused(what=f"effects={{{known!r}: …}} of {name}", why="it is registered with its effect")
+        if known not in found and not opaque:
+            raise Refused(what=f"effects={{{known!r}: …}} of {name}", why=f"it has no such tool; {sorted(found)}")
+    # Requests to its models, and tools that only a server or a wrapper can name.
+    app.registry.unnamed.append(lambda tool: by_name(name, tool, effects, tools=opaque))
     return tools
 
 

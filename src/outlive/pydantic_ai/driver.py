@@ -140,15 +140,14 @@ class Conversation:
             conversation_id=self._run.id, capabilities=[durability], model_settings={"max_retries": 0},
             infer_name=False, toolsets=None if preview is None else [results(self._messages, preview)],
         ) as agent_run:  # fmt: skip
-            state, node, first = agent_run.ctx.state, agent_run.next_node, None
+            state, node = agent_run.ctx.state, agent_run.next_node
             state.output_retries_used, state.run_step = turn.output_retries, number
             while not isinstance(node, CallToolsNode):
-                if isinstance(node, ModelRequestNode) and first is None:
-                    first = node.request
                 node = await agent_run.next(cast(Any, node))
             manager = agent_run.ctx.deps.tool_manager
             if manager.ctx is not None:
                 manager.ctx.retries.update(turn.retries)
+            ledger.named = {one.tool_call_id: one.tool_name for one in node.model_response.tool_calls}
             async with self._guest.lanes([one.tool_call_id for one in node.model_response.tool_calls]):
                 after = await agent_run.next(node)
             self._usage = agent_run.usage
@@ -157,8 +156,7 @@ class Conversation:
             assert isinstance(after, ModelRequestNode)
             turn.output_retries = state.output_retries_used
             turn.retries = _retries(agent_run.ctx.deps.tool_manager)
-            opening = [] if handed or first is None else [first]
-            return [*opening, node.model_response, after.request]
+            return [*agent_run.new_messages(), after.request]
 
     async def _fitting(self, ledger: Ledger, number: int, prompt: str, turn: Turn) -> _Ended | list[ModelMessage]:
         """A turn. It is repeated on a shorter view when the model says that it is too long, once for each decision."""
@@ -243,9 +241,9 @@ class Conversation:
 
     def _written(self, messages: list[ModelMessage], ledger: Ledger) -> list[Json]:
         """Messages as the commit has them: what is recorded as it is only by name."""
-        recorded: Json = json.loads(self._guest.outcome(ledger.response) or "{}")
+        recorded = {key: json.loads(self._guest.outcome(key) or "{}").get("response") for key in ledger.responses}
         outcomes = {call: (key, self._guest.outcome(key)) for call, key in ledger.keys.items()}
-        return [written(one, (ledger.response, recorded.get("response")), outcomes) for one in messages]
+        return written(messages, recorded, outcomes)
 
     def _add(self, messages: list[ModelMessage]) -> None:
         self._turns.append(messages)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, cast
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue, TypeAdapter, ValidationError
 from pydantic_ai.exceptions import (
     AgentRunError,
     ModelAPIError,
@@ -20,17 +20,17 @@ from pydantic_ai.exceptions import (
     ModelUnavailableError,
 )
 from pydantic_ai.messages import ModelResponse
-from pydantic_ai.tools import RunContext
+from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.toolsets import ToolsetTool
 
 from outlive.engine.definition import ToolSpec
 from outlive.engine.guest import Guest
 from outlive.harness import ledger
-from outlive.harness.units import ANY, AskedAgain, Json, ModelRefused, ToolSaid, plain_tool
+from outlive.harness.units import ANY, AskedAgain, Json, ModelRefused, ToolSaid, plain_tool, storable, tool_name
 from outlive.model.approval import Approval
-from outlive.model.errors import Rejected, ToolFailed
+from outlive.model.errors import BadArguments, Rejected, ToolFailed
 from outlive.pydantic_ai.messages import brief, response_of
-from outlive.pydantic_ai.servers import Effects, is_of_a_server, watched
+from outlive.pydantic_ai.servers import Effects, watched
 
 Body = Callable[[], Coroutine[object, object, object]]
 
@@ -47,12 +47,14 @@ class Ledger(ledger.Ledger):
     ) -> None:  # fmt: skip
         super().__init__(guest, agent, tools, approval)
         self._effects = effects
+        self.named: dict[str, str] = {}
+        """What the model has called each tool, by the id of the call: wrappers of toolsets give other names."""
 
     async def request(self, name: str, model: str, prompt: str, body: Body) -> Json:
         """One request to a model, recorded once: its response as JSON. Raises what pydantic-ai knows."""
 
         async def asking() -> Json:
-            message = response_of(cast(Json, await _classified(body, model)))
+            message = response_of(cast(Json, storable(cast(Json, await _classified(body, model)))))
             if message.usage.cost is None:
                 message.usage.cost = _priced(message)
             return {"response": brief(message)}
@@ -66,46 +68,71 @@ class Ledger(ledger.Ledger):
         return response if "kind" in response else brief(response_of(response))
 
     async def call(
-        self, name: str, theirs: ToolsetTool[Any], arguments: dict[str, Any], ctx: RunContext[Any], body: Body
+        self, name: str, theirs: ToolsetTool[Any] | ToolDefinition, arguments: dict[str, Any], ctx: RunContext[Any],
+        body: Body,
     ) -> object:  # fmt: skip
         """One call of a plain tool, recorded once: how it ended as data, as pydantic-ai's codec gives it."""
-        effect = self._effects.of(name, theirs.tool_def)
-        schema = ANY if is_of_a_server(theirs.toolset) else theirs.tool_def.parameters_json_schema
-        tool = self.tool(name, lambda: plain_tool(f"{self.agent}.{name}", effect, schema))
+        name = self.named.get(str(ctx.tool_call_id), name)
+        definition = theirs if isinstance(theirs, ToolDefinition) else theirs.tool_def
+        effect = self._effects.of(name, definition)
+        tool = self.tool(name, lambda: plain_tool(tool_name(self.agent, name), effect, ANY))
         asked: Json = _jsonable.dump_python(arguments, mode="json")
 
         async def doing(approved: Json) -> JsonValue:
             if approved != asked:
-                kept = {key: one for key, one in approved.items() if one is not None or key in arguments}
-                validated = theirs.args_validator.validate_python(kept)
+                given = _edited(theirs, {key: one for key, one in approved.items() if one is not None or key in asked})
                 arguments.clear()
-                arguments.update(validated)
-            return _bare(cast(Json, await watched(theirs.toolset, body)))
+                arguments.update(given)
+            return _bare(cast(Json, await watched(getattr(theirs, "toolset", None), body)))
 
         call_id, by_people = str(ctx.tool_call_id), bool(ctx.tool_call_approved)
         try:
-            given = await self.plain(tool, asked, doing, call_id=call_id, by_people=by_people)
-            return given if _is_rich(given) else {"kind": "tool_return", "result": given}
+            return _whole(await self.plain(tool, asked, doing, call_id=call_id, by_people=by_people))
         except ToolSaid as said:
             return said.said
         except Rejected as rejected:
-            return {"kind": "tool_failed", "message": f"a person has refused this: {rejected.reason}"}
-        except ToolFailed as failed:
-            return {"kind": "tool_failed", "message": str(failed)}
+            return _failed(f"a person has refused this: {rejected.reason}")
+        except (ToolFailed, BadArguments) as failed:
+            return _failed(str(failed))
+
+
+def _edited(theirs: ToolsetTool[Any] | ToolDefinition, arguments: Json) -> dict[str, Any]:
+    """Arguments that a person has edited, as the tool takes them. Raises ToolSaid for what it does not."""
+    try:
+        return arguments if isinstance(theirs, ToolDefinition) else theirs.args_validator.validate_python(arguments)
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        failed = _failed(f"nothing was done: a person has edited the arguments, and they do not fit: {wrong}")
+        raise ToolSaid("tool_failed", failed) from error
+
+
+def _failed(message: str) -> Json:
+    return {"kind": "tool_failed", "message": message}
 
 
 def _bare(ended: Json) -> JsonValue:
     """What is recorded of how a plain tool ended: its result, which is also what a person can say in doubt."""
-    if ended["kind"] == "tool_return":
+    kind = ended["kind"]
+    if kind == "tool_return" and not _is_wrapped(ended["result"]):
         return ended["result"]
-    if _is_rich(ended):
+    if kind in _WRAPPERS:
         return ended
-    raise ToolSaid(str(ended["kind"]), ended)
+    raise ToolSaid(str(kind), ended)
 
 
-def _is_rich(given: object) -> bool:
-    """Whether it is a result with content beside it."""
-    return isinstance(given, dict) and given.get("kind") == "tool_content_result"
+def _whole(recorded: JsonValue) -> Json:
+    """How it ended, of what is recorded."""
+    if isinstance(recorded, dict) and _is_wrapped(recorded):
+        return recorded
+    return {"kind": "tool_return", "result": recorded}
+
+
+_WRAPPERS = ("tool_return", "tool_content_result")
+
+
+def _is_wrapped(result: JsonValue) -> bool:
+    """Whether it looks as what is not bare does: then it is recorded in a wrapper, whatever it is."""
+    return isinstance(result, dict) and result.get("kind") in _WRAPPERS
 
 
 async def _classified(body: Body, model: str) -> object:

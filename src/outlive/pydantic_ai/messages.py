@@ -46,18 +46,27 @@ def _part(part: Json) -> Json:
 
 
 def written(
-    message: ModelMessage, response: tuple[str, JsonValue], outcomes: Mapping[str, tuple[str, str | None]]
-) -> Json:
-    """A message as the entry of a turn has it: what is recorded as it is, only by name.
+    messages: Sequence[ModelMessage], responses: Mapping[str, JsonValue], outcomes: Mapping[str, tuple[str, str | None]]
+) -> list[Json]:  # fmt: skip
+    """Messages as the entry of a turn has them: what is recorded as it is, only by name.
 
-    `response` is the key of the recorded response and what it says, `outcomes` has key and recorded outcome by the id
+    `responses` are the recorded responses by their keys, in order; `outcomes` has key and recorded outcome by the id
     that the model gave the call.
     """
-    whole = brief(message)
-    if whole["kind"] == "response":
-        key, recorded = response
-        known = isinstance(recorded, dict) and brief(response_of(recorded))["parts"] == whole["parts"]
-        return {RESPONSE: key} if known else whole
+    left = [(key, brief(response_of(one))["parts"]) for key, one in responses.items() if isinstance(one, dict)]
+    found = list[Json]()
+    for message in messages:
+        whole = brief(message)
+        if whole["kind"] == "response":
+            key = next((key for key, parts in left if parts == whole["parts"]), "")
+            left = [one for one in left if one[0] != key]
+            found.append({RESPONSE: key} if key else whole)
+        else:
+            found.append(_request(whole, outcomes))
+    return found
+
+
+def _request(whole: Json, outcomes: Mapping[str, tuple[str, str | None]]) -> Json:
     parts = cast("list[Json]", whole["parts"])
     if set(whole) != {"parts", "kind"} or any(part["part_kind"] != "tool-return" for part in parts):
         return whole

@@ -82,17 +82,21 @@ def _function(tool: ToolSpec) -> Callable[..., Awaitable[object]]:
     """A function with the parameters of the tool, whose first one is the context in the place of the operation."""
     told: tuple[type[Exception], ...] = (ToolFailed, Abandoned, *tool.policy.raises)
 
-    async def call(ctx: RunContext[Any], **arguments: object) -> object:
+    async def call(ctx: RunContext[Any], /, **arguments: object) -> object:
         ledger = _driving(tool.name)
         lane = str(ctx.tool_call_id)
+        approval = ledger.approval if ctx.tool_call_approved else None
         try:
-            return await ledger.guest.call(tool, arguments, lane=lane, made=ledger.notes(lane))
+            return await ledger.guest.call(tool, arguments, lane=lane, approval=approval, made=ledger.notes(lane))
         except Rejected as rejected:
             raise TellModel(f"a person has refused this: {rejected.reason}") from rejected
         except told as failed:
             raise TellModel(f"{type(failed).__name__}: {failed}") from failed
 
-    first = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=RunContext[Any])
+    names, context = {one.name for one in tool.signature.parameters}, "ctx"
+    while context in names:
+        context += "_"
+    first = inspect.Parameter(context, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=RunContext[Any])
     given = [
         inspect.Parameter(
             one.name, inspect.Parameter.KEYWORD_ONLY, annotation=one.annotation,
@@ -101,6 +105,6 @@ def _function(tool: ToolSpec) -> Callable[..., Awaitable[object]]:
         for one in tool.signature.parameters
     ]  # fmt: skip
     cast(Any, call).__signature__ = inspect.Signature([first, *given])
-    call.__annotations__ = {"ctx": RunContext[Any]} | {one.name: one.annotation for one in tool.signature.parameters}
+    call.__annotations__ = {context: RunContext[Any]} | {one.name: one.annotation for one in tool.signature.parameters}
     call.__name__, call.__doc__ = tool.name, inspect.getdoc(inspect.unwrap(tool.fn))
     return call

@@ -49,7 +49,6 @@ async def ended(one: Agent[Any, Any], *, evict: bool = False, **settings: Any) -
 HOSTILE = {"kind": "tool_content_result", "result": 5}
 
 
-@pytest.mark.xfail(strict=True, reason="a dict that looks like pydantic-ai's own wrapper is taken for one")
 async def test_what_a_plain_tool_returns_is_never_taken_for_a_wrapper() -> None:
     told: Told = []
     one = Agent(scripted([call("fetch")], told=told), name="one")
@@ -80,7 +79,6 @@ def unnamed(tools: FunctionToolset[Any]) -> Any:
     return tools.filtered(lambda ctx, tool: True)
 
 
-@pytest.mark.xfail(strict=True, reason="the call takes the policy of a model request: it is made 20 times")
 @pytest.mark.parametrize("name", ["model", "compact"])
 async def test_a_tool_of_a_server_that_is_called_as_a_request_is_no_request(name: str) -> None:
     server = Server(name, unnamed)
@@ -91,7 +89,6 @@ async def test_a_tool_of_a_server_that_is_called_as_a_request_is_no_request(name
     assert server.calls == 2
 
 
-@pytest.mark.xfail(strict=True, reason="'ToolDefinition' object has no attribute 'tool_def'")
 async def test_a_dynamic_toolset() -> None:
     one = Agent[None, str](scripted([call("act")]), name="one")
     server = Server("act", lambda tools: tools)
@@ -105,7 +102,6 @@ async def test_a_dynamic_toolset() -> None:
     assert server.calls == 1
 
 
-@pytest.mark.xfail(strict=True, reason="effects= knows only tools of toolsets that nothing wraps")
 async def test_the_effect_of_a_tool_in_a_wrapped_toolset_can_be_said() -> None:
     server = Server("act", lambda tools: tools.prefixed("their"))
     one = Agent(scripted([call("their_act")]), name="one", toolsets=[server.toolset])
@@ -117,7 +113,6 @@ async def test_the_effect_of_a_tool_in_a_wrapped_toolset_can_be_said() -> None:
         assert [one.tool for one in await t.operations(run)] == ["one.model"] * 2, "a read is a step"
 
 
-@pytest.mark.xfail(strict=True, reason="an argument that the model makes up ends the run with BadArguments")
 async def test_an_argument_that_a_server_does_not_know_is_told_to_the_model() -> None:
     """Arguments for a server's tools are not validated before they are sent."""
     told: Told = []
@@ -144,7 +139,6 @@ def calculate(op: str, left: int) -> str:
     return f"{op}{left}"
 
 
-@pytest.mark.xfail(strict=True, reason="ValueError: duplicate parameter name: 'op'")
 async def test_a_plain_tool_has_a_parameter_that_is_called_as_the_operation() -> None:
     told: Told = []
     one = Agent(scripted([call("calculate", op="+", left=1)], told=told), name="one", tools=[calculate])
@@ -160,7 +154,6 @@ def keyworded() -> Any:
     return Tool.from_schema(move, name="move", description="", json_schema=schema)
 
 
-@pytest.mark.xfail(strict=True, reason="ValueError: 'from' is not a valid parameter name")
 async def test_a_plain_tool_has_a_parameter_that_is_a_word_of_the_language() -> None:
     told: Told = []
     one = Agent(scripted([ToolCallPart("move", {"from": "a"}, "c1")], told=told), name="one", tools=[keyworded()])
@@ -173,7 +166,6 @@ async def search(op: Operation, ctx: str) -> str:
     return f"in {ctx}"
 
 
-@pytest.mark.xfail(strict=True, reason="ValueError: duplicate parameter name: 'ctx'")
 async def test_a_registered_tool_has_a_parameter_that_is_called_as_the_context() -> None:
     app: Outlive = Outlive()
     told: Told = []

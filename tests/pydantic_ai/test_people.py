@@ -16,7 +16,7 @@ from outlive import Operation, Outlive
 from outlive.errors import BadArguments, RunFailed
 from outlive.pydantic_ai import agent, toolset
 from outlive.testing import lab
-from tests.pydantic_ai.test_eyes_tools import call, scripted
+from tests.pydantic_ai.test_tools_of_all_kinds import call, scripted
 
 
 async def pay(op: Operation, cents: int) -> str:
@@ -24,7 +24,6 @@ async def pay(op: Operation, cents: int) -> str:
     return f"paid {cents}"
 
 
-@pytest.mark.xfail(strict=True, reason="what asks for an approval is let through, and the call needs none")
 async def test_a_registered_tool_that_pydantic_ai_wants_approved_is_not_sent_without() -> None:
     app: Outlive = Outlive()
     tools = toolset(app.tool()(pay)).approval_required()
@@ -38,7 +37,6 @@ async def test_a_registered_tool_that_pydantic_ai_wants_approved_is_not_sent_wit
         assert await run.result() == "end"
 
 
-@pytest.mark.xfail(strict=True, reason="the tool is not registered, so what is edited cannot be checked")
 async def test_a_call_of_a_tool_in_a_wrapped_toolset_is_approved_with_edited_arguments() -> None:
     app: Outlive = Outlive()
     paid: list[int] = []
@@ -59,7 +57,6 @@ async def test_a_call_of_a_tool_in_a_wrapped_toolset_is_approved_with_edited_arg
     assert paid == [5]
 
 
-@pytest.mark.xfail(strict=True, reason="they are not checked: the call is in doubt although nothing was done")
 async def test_edited_arguments_that_a_plain_tool_does_not_take_are_no_doubt() -> None:
     """They are refused when they are given, or known to have failed: the body was never come to."""
     app: Outlive = Outlive()
@@ -93,7 +90,6 @@ def paying() -> tuple[Outlive, Any]:
     return app, agent(app, one)
 
 
-@pytest.mark.xfail(strict=True, reason="blocked: no tool one.model is registered in this build")
 async def test_a_run_is_rolled_back() -> None:
     app, registered = paying()
     async with lab(app, deps=None) as t:
@@ -104,7 +100,6 @@ async def test_a_run_is_rolled_back() -> None:
         assert len((await undone.result()).compensated) == 2
 
 
-@pytest.mark.xfail(strict=True, reason="blocked: done elsewhere, as the parent has asked a model before")
 async def test_a_fork_asks_its_model() -> None:
     """A payment that the parent has made is held for a person; to ask a model again harms nobody."""
     app, registered = paying()
@@ -118,7 +113,6 @@ async def test_a_fork_asks_its_model() -> None:
         assert await fork.result() == "end"
 
 
-@pytest.mark.xfail(strict=True, reason="what is counted of tool calls is forgotten by who takes over")
 async def test_a_limit_of_tool_calls_bounds_the_whole_run() -> None:
 
     for evict in (False, True):
@@ -135,7 +129,6 @@ async def test_a_limit_of_tool_calls_bounds_the_whole_run() -> None:
                 await t.run(registered, "begin")
 
 
-@pytest.mark.xfail(strict=True, reason="of a turn with two requests only the last one is kept")
 async def test_a_response_that_a_hook_sends_back_stays_in_the_conversation() -> None:
 
     handed: list[str] = []
@@ -167,7 +160,6 @@ async def test_a_response_that_a_hook_sends_back_stays_in_the_conversation() -> 
     assert "be polite" in handed[2]
 
 
-@pytest.mark.xfail(strict=True, reason="it is asked 20 times, paid for each time, and then in doubt")
 @pytest.mark.parametrize("text", ["a\0b", "a\ud800b"])
 async def test_a_response_that_cannot_be_stored_is_not_asked_for_again_and_again(text: str) -> None:
     """One answer is what the model has given: whether it is mended or the run fails, it was asked once."""
