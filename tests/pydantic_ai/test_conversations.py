@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import Agent, ModelRetry
+from pydantic_ai import Agent, FunctionToolset, ModelRetry
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
@@ -209,6 +209,10 @@ def test_what_cannot_be_registered_is_refused() -> None:
         agent(app, Agent(FunctionModel(typed), name="one", toolsets=[toolset(tool)]), effects={"note": "read"})
     with pytest.raises(Refused, match="say result="):
         agent(app, Agent(FunctionModel(typed), name="one", output_type=lambda text: text))
+    with pytest.raises(Refused, match="with the id 'outlive' of another"):
+        agent(app, Agent(FunctionModel(typed), name="one", toolsets=[toolset(tool), toolset()]))
+    with pytest.raises(Refused, match="with no id"):
+        agent(app, Agent(FunctionModel(typed), name="one", toolsets=[FunctionToolset()]))
     agent(app, Agent(FunctionModel(typed), name="one"))
     with pytest.raises(DuplicateName):
         agent(app, Agent(FunctionModel(typed), name="one"))

@@ -15,7 +15,7 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is installed where tests run
     raise ImportError("outlive.pydantic_ai needs pydantic-ai: pip install 'outlive[agent]'") from error
 from pydantic_ai.models import Model
-from pydantic_ai.toolsets import FunctionToolset
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 from pydantic_ai.usage import UsageLimits
 
 from outlive.app.frameworks import registered_here
@@ -84,10 +84,18 @@ def _registered(
 ) -> dict[str, Brought]:  # fmt: skip
     """The plain tools that the agent has now, so that people can decide about their calls."""
     tools: dict[str, Brought] = {}
-    found, ours, opaque = set[str](), set[str](), served(agent)
+    found, ours, ids, opaque = set[str](), set[str](), set[str](), served(agent)
     for given in agent.toolsets:
-        leaves = list[object]()
+        leaves = list[AbstractToolset[Any]]()
         given.apply(leaves.append)
+        for leaf in leaves:
+            if leaf.id is None or leaf.id in ids:
+                why = "each needs one of its own; say id="
+                raise Refused(
+                    what=f"a toolset of {name} with " + (f"the id {leaf.id!r} of another" if leaf.id else "no id"),
+                    why=why,
+                )
+            ids.add(leaf.id)
         opaque = opaque or not isinstance(given, FunctionToolset)
         for known, tool in (each for one in leaves for each in getattr(one, "tools", {}).items()):
             found.add(known)
