@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -115,8 +116,8 @@ class Handler(BaseHTTPRequestHandler):
 if __name__ == "__main__":
     Handler.model = loaded()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    print(f"listening on http://127.0.0.1:{server.server_port}", flush=True)
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        sys.exit(0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    while sys.stdin.readline():
+        print(f"http://127.0.0.1:{server.server_port}", flush=True)
+    # Whoever has started it is gone. The model's own threads are not waited for.
+    os._exit(0)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -32,22 +33,19 @@ TURNS = (1, 2, 3)
 
 @dataclass
 class Desk:
-    """A store, a server of the model that goes on whatever happens to workers, and how to start one of these."""
+    """Where the model's server writes what it has counted, and what starts a worker and says its process id."""
 
     directory: Path
-    environment: dict[str, str]
+    workers: Callable[[str], str]
 
     @contextmanager
-    def worker(self) -> Iterator[subprocess.Popen[bytes]]:
+    def worker(self) -> Iterator[int]:
         """One that is killed by SIGKILL at the end of the block."""
-        command = [sys.executable, "-m", "outlive", "worker", "tests.small.reader:app"]
-        with (self.directory / "workers.log").open("ab") as output:
-            one = subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=output, stderr=output)
+        pid = int(self.workers("begin"))
         try:
-            yield one
+            yield pid
         finally:
-            one.kill()
-            one.wait()
+            os.kill(pid, signal.SIGKILL)
 
     async def killed_at(self, point: str) -> int:
         """A worker comes to that point, and no further; how many requests the server has counted then."""
@@ -67,30 +65,42 @@ class Desk:
 
 
 @contextmanager
-def served(directory: Path) -> Iterator[str]:
-    """The URL of a server of the model."""
-    command = [sys.executable, "-m", "tests.small.serving"]
-    environment = {**os.environ, POINTS: str(directory)}
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as server:
+def process(module: str, environment: dict[str, str], errors: Path) -> Iterator[Callable[[str], str]]:
+    """One that ends with the block, or with whoever has opened it: a line to it, and the line that it answers."""
+    command = [sys.executable, "-m", f"tests.small.{module}"]
+    pipe = subprocess.PIPE
+    with errors.open("ab") as output:
+        one = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, stderr=output, text=True)
+    assert one.stdin is not None
+    assert one.stdout is not None
+    said, told = one.stdin, one.stdout
+
+    def ask(line: str) -> str:
+        said.write(f"{line}\n")
+        said.flush()
+        answer = told.readline().strip()
+        assert answer, f"{module} says nothing: {errors.read_text('utf-8')}"
+        return answer
+
+    with one:
         try:
-            assert server.stdout is not None
-            said = server.stdout.readline()
-            assert said.startswith("listening on "), f"the server of the model says {said!r}"
-            yield said.removeprefix("listening on ").strip()
+            yield ask
         finally:
-            server.kill()
+            one.kill()
 
 
 @asynccontextmanager
 async def desk(directory: Path, store: str) -> AsyncIterator[Desk]:
     store = store or f"sqlite:///{directory / 'outlive.db'}"
-    settings = {"OUTLIVE_STORE": store, "OUTLIVE_LEASE": "1s", POINTS: str(directory)}
-    with served(directory) as url:
-        await app.open(Settings.load(store=store))
-        try:
-            yield Desk(directory, {**os.environ, **settings, "MODEL_URL": url})
-        finally:
-            await app.close()
+    environment = {**os.environ, "OUTLIVE_STORE": store, "OUTLIVE_LEASE": "1s", POINTS: str(directory)}
+    with process("serving", environment, directory / "serving.log") as server:
+        environment["MODEL_URL"] = server("where?")
+        with process("workers", environment, directory / "workers.log") as workers:
+            await app.open(Settings.load(store=store))
+            try:
+                yield Desk(directory, workers)
+            finally:
+                await app.close()
 
 
 async def recorded(run: str) -> list[Counted]:
