@@ -31,6 +31,7 @@ class Mutant:
 ENGINE = "tests/engine"
 GRAPHS = "tests/langgraph"
 AGENTS = "tests/pydantic_ai"
+SERVERS = "tests/mcp"
 MUTANTS = [
     Mutant(
         "the digest of the arguments is not compared",
@@ -884,6 +885,41 @@ MUTANTS = [
         "if scope.cancelled or (recorded is not None and recorded.cut):",
         "assert recorded\n            if scope.cancelled or recorded.cut:",
         f"{ENGINE}/test_scopes.py -k record_nothing",
+    ),
+    Mutant(
+        "a call on a connection that broke is taken as an answer",
+        "mcp/tools.py",
+        "    return Interrupted(said)\n",
+        "    return ToolError(said, code)\n",
+        f"{SERVERS}/test_tools.py -k dies_amid_an_external",
+    ),
+    Mutant(
+        "a connection that is given up ends the calls that are on it",
+        "mcp/tools.py",
+        "        if not self.ways:\n            self.over.set()",
+        "        self.over.set()",
+        f"{SERVERS}/test_tools.py -k cut_off",
+    ),
+    Mutant(
+        "the model is told to try again when a connection breaks amid a call",
+        "pydantic_ai/servers.py",
+        "raise Interrupted(str(retry)) from retry",
+        "raise",
+        f"{AGENTS}/test_servers.py -k amid_an_external_call",
+    ),
+    Mutant(
+        "a hint of a server is believed unasked",
+        "pydantic_ai/servers.py",
+        "if hint is None or self._believe:",
+        "if True:",
+        f"{AGENTS}/test_servers.py -k unless_declared",
+    ),
+    Mutant(
+        "a transcript is written over another write",
+        "store/sqlite/transcripts.sql",
+        " and part = :part and token = :after;",
+        " and part = :part;",
+        "tests/claude/test_writers.py -k two_writers",
     ),
 ]
 

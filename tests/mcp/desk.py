@@ -16,11 +16,6 @@ import anyio
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp_types import ToolAnnotations
 
-
-class Cut(BaseException):
-    """The answer is never given: the connection of this request ends."""
-
-
 PLACE = Path(sys.argv[1])
 server = MCPServer("desk")
 (PLACE / "started").touch()
@@ -38,9 +33,6 @@ async def act(what: str, ctx: Context[Any, Any]) -> None:
         acts.write(json.dumps({"what": what, "key": key, "pid": os.getpid()}) + "\n")
     if (PLACE / "die").exists():
         os.kill(os.getpid(), signal.SIGKILL)
-    if (PLACE / "cut").exists():
-        (PLACE / "cut").unlink()
-        raise Cut
     while (PLACE / "wait").exists():  # noqa: ASYNC110 - another process takes it away
         await anyio.sleep(0.02)
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -22,6 +23,7 @@ from outlive.model.operation import OperationRow
 from outlive.testing import lab
 from tests.mcp import caller
 from tests.mcp.caller import TOOLS, Calls
+from tests.mcp.gate import Verdict, gate
 from tests.mcp.waiting import Desk, until
 
 SOON = timedelta(seconds=1)
@@ -183,18 +185,38 @@ async def tried(app: Outlive[None]) -> bool | None:
 
 
 @HTTP
-async def test_one_call_that_fails_ends_no_other_on_the_same_connection(desk: Desk, store: str) -> None:
-    async with working(store, desk) as app:
-        (desk.place / "wait").touch()
-        slow = await made(app, [("refund", {"invoice": "slow", "cents": 1})], "slow")
-        await until(desk.acted)
-        # A request that the server cuts off, while the other one is under way.
-        (desk.place / "cut").touch()
-        await made(app, [("refund", {"invoice": "cut", "cents": 1})], "cut")
-        assert (await blocked(app, "cut")).status == "unknown"
-        (desk.place / "wait").unlink()
-        assert len(await asyncio.wait_for(slow.result(), 60)) == 1
-    assert sorted(desk.acts()) == ["refund cut 1", "refund slow 1"]
+async def test_one_call_that_is_cut_off_ends_no_other_on_the_same_connection(desk: Desk, store: str) -> None:
+    (desk.place / "wait").touch()
+
+    async def acted() -> None:
+        await until(lambda: desk.acted(2))
+
+    async with gate(desk.url, lambda body: "cut" if b"cut" in body else "pass", acted) as url:
+        app = Outlive(store)
+        caller.declared(app, desk.place, url)
+        async with app, app.worker():
+            slow = await made(app, [("refund", {"invoice": "slow", "cents": 1})], "slow")
+            await until(desk.acted)
+            await made(app, [("refund", {"invoice": "cut", "cents": 1})], "cut")
+            assert (await blocked(app, "cut")).status == "unknown"
+            (desk.place / "wait").unlink()
+            assert len(await asyncio.wait_for(slow.result(), 60)) == 1
+            assert await result(app, ("search", {"query": "x"}), id="after") == ["x-1\nx-2"]
+    assert sorted(desk.acts()) == ["refund cut 1", "refund slow 1", "search x"]
+
+
+@HTTP
+@pytest.mark.parametrize("verdict", ["401", "429"])
+async def test_a_request_that_was_turned_away_is_made_again(desk: Desk, store: str, verdict: Verdict) -> None:
+    left = [verdict, verdict]
+    async with gate(desk.url, lambda body: left.pop() if b"tools/call" in body and left else "pass") as url:
+        app = Outlive(store)
+        caller.declared(app, desk.place, url)
+        async with app, app.worker():
+            assert len(await result(app, ("refund", {"invoice": "I", "cents": 5}))) == 1
+            [operation] = await operations(app)
+            assert (operation.status, operation.attempt) == ("succeeded", 3)
+    assert desk.acts() == ["refund I 5"]
 
 
 async def test_an_answer_that_it_failed_is_an_outcome(desk: Desk, store: str) -> None:
@@ -293,11 +315,13 @@ async def test_a_secret_or_a_program_that_is_not_there_is_known_not_to_have_been
     for at, why in (
         (caller.at(desk.place, secrets={"X": "desk/none"}), "desk/none"),
         (Stdio("there-is-no-such-program"), "FileNotFoundError"),
+        # The end of the block does not wait for it either.
+        (Stdio(sys.executable, "-c", "import time; time.sleep(999)"), "could not be reached in time"),
     ):
         app = Outlive()
         server = ToolServer(app, "desk", at)
         TOOLS.clear()
-        TOOLS.update(refund=server.tool("refund"))
+        TOOLS.update(refund=server.tool("refund", timeout=SOON))
         app.agent(name="calls")(caller.calls)
         async with lab(app, deps=None) as t:
             run = await t.start(agent(app), [("refund", {})])
@@ -308,6 +332,13 @@ async def test_a_secret_or_a_program_that_is_not_there_is_known_not_to_have_been
                 [said] = await run.result()
                 assert said.startswith("ToolFailed")
                 assert why in said
+
+
+async def test_what_a_block_with_a_worker_raises_is_raised_as_it_is(desk: Desk, store: str) -> None:
+    with pytest.raises(KeyError):
+        async with working(store, desk) as app:
+            await result(app, ("search", {"query": "x"}))
+            raise KeyError("mine")
 
 
 async def test_registering_and_listing_runs_start_no_server(desk: Desk, store: str) -> None:

@@ -30,17 +30,44 @@ from outlive.model.signals import NotSent
 KEY = "outlive/key"
 """In the `_meta` of a call: the idempotency key of its operation, for a server that knows it."""
 
+# Not let in, and told to come later: a request that was answered so was not acted on.
+_TURNED_AWAY = (401, 403, 407, 429)
+
 Streams = tuple[Any, Any]
 Trace = Callable[[str, Mapping[str, object]], Awaitable[None]]
 
 
+class TurnedAway(NotSent):
+    """Nothing has acted on it; `retry_after` is the header that says when to come again."""
+
+    def __init__(self, why: str, retry_after: str | None) -> None:
+        super().__init__(why)
+        self.retry_after = retry_after
+
+
 @dataclass(slots=True)
 class Way:
-    """One call on its way: was it handed on, and what kept it, where something did."""
+    """One call on its way: was it handed on, and what kept it, where something did: nobody has acted on it then."""
 
     op: Operation[Any]
     handed_on: bool = False
     kept: str = ""
+    retry_after: str | None = None
+    again_from_start: bool = False
+
+    def refused(self, response: httpx2.Response) -> bool:
+        """Whether the request was turned away, by whoever lets requests in."""
+        if response.status_code not in _TURNED_AWAY:
+            return False
+        self.kept = f"HTTP {response.status_code} {response.reason_phrase}"
+        self.retry_after = response.headers.get("retry-after")
+        # The secret is read anew with the connection.
+        self.again_from_start = response.status_code != 429
+        return True
+
+    def not_sent(self) -> NotSent:
+        """What kept it, with when to come again."""
+        return TurnedAway(self.kept, self.retry_after)
 
 
 Ways = dict[str, Way]
@@ -157,6 +184,9 @@ class _Carrier(httpx2.AsyncBaseTransport):
         try:
             way.op.guard()
             response = await self._inner.handle_async_request(request)
+            if way.refused(response):
+                await response.aclose()
+                return _failed(request, way.kept)
             if response.headers.get("content-type", "").lower().startswith("application/json"):
                 await response.aread()
         except NotSent as error:

@@ -228,7 +228,7 @@ class ToolServer:
         except ValidationError as error:
             raise Interrupted(f"{self.name} has answered what is no answer: {error}") from error
         finally:
-            del live.ways[op.key]
+            live.left(op.key)
         if isinstance(answered, InputRequiredResult):
             raise Interrupted(f"{name} of {self.name} asks for input, which nobody can give here")
         content = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in answered.content]
@@ -276,7 +276,19 @@ class _Live:
         self.over = asyncio.Event()
         self.ways: Ways = {}
         self.withdrawn: set[str] = set()
-        self.broken = False
+        self.broken = self._dropped = False
+
+    def drop(self) -> None:
+        """Nothing more comes; it ends with the last call that is still on its way."""
+        self._dropped = True
+        if not self.ways:
+            self.over.set()
+
+    def left(self, key: str) -> None:
+        """That call is not on its way any more."""
+        del self.ways[key]
+        if self._dropped:
+            self.drop()
 
     async def ask(self, name: str, arguments: Arguments, key: str) -> CallToolResult | InputRequiredResult:
         """The request itself. Nothing is looked up behind the answer: that is the outcome, whatever its schema."""
@@ -293,15 +305,14 @@ class _Line:
         self.loop = asyncio.get_running_loop()
         self._name, self._at, self._look, self._group = name, at, look, group
         self._now: _Live | None = None
-        self._every: set[_Live] = set()
+        self._every: dict[_Live, asyncio.Task[None]] = {}
 
     async def live(self, secret: Callable[[str], Any]) -> _Live:
         """The connection, made if there is none. Raises NotSent where it cannot be made."""
         live = self._now
         if live is None or live.over.is_set():
             live = self._now = _Live()
-            self._every.add(live)
-            self._group.create_task(self._keep(live, secret))
+            self._every[live] = self._group.create_task(self._keep(live, secret))
         try:
             await asyncio.shield(live.ready)
         except NotSent as error:
@@ -309,15 +320,17 @@ class _Line:
         return live
 
     def drop(self, live: _Live) -> None:
-        """Not this one any more. Calls that are still on it end with it."""
-        live.over.set()
+        """Not this one any more, for calls to come."""
         if self._now is live:
             self._now = None
+        live.drop()
 
     def close(self) -> None:
         """End all there are; the group waits for that."""
-        for live in self._every:
+        for live, task in self._every.items():
             live.over.set()
+            if not live.ready.done():
+                task.cancel()
 
     async def _keep(self, live: _Live, secret: Callable[[str], Any]) -> None:
         """Never raises but for a cancellation: the group is that of a worker."""
@@ -333,8 +346,10 @@ class _Line:
             why = _plain(error)
             log.info("%s: %s", self._name, why)
         finally:
-            self._every.discard(live)
-            self.drop(live)
+            self._every.pop(live, None)
+            if self._now is live:
+                self._now = None
+            live.over.set()
             if not live.ready.done():
                 live.ready.set_exception(NotSent(f"{self._name} cannot be reached: {why}"))
                 live.ready.exception()  # who waited may be gone
@@ -353,7 +368,8 @@ def _meaning(error: MCPError, way: Way, live: _Live) -> Exception:
     """What an error says about the effect of the call."""
     said, code = error.error.message, error.error.code
     if way.kept:
-        return NotSent(way.kept)
+        live.broken = way.again_from_start
+        return way.not_sent()
     if not way.handed_on:
         return _Stale("the connection had ended")
     if code == HEADER_MISMATCH or (code == INVALID_REQUEST and said == "Session terminated"):
