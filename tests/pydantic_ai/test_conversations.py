@@ -326,3 +326,33 @@ async def test_a_changed_prompt_is_told_of_and_what_was_answered_counts(caplog: 
     warned = [one.getMessage() for one in caplog.records if one.name == "outlive.harness"]
     assert warned
     assert set(warned) == {"talker.model was asked under another prompt or with other tools than it has now"}
+
+
+def counted(number: int) -> Answer:
+    """Count it."""
+    return Answer(number=number)
+
+
+async def test_what_tools_returned_is_the_same_to_whoever_drives_and_to_who_takes_over() -> None:
+    seen: list[list[object]] = []
+
+    def choose(messages: Sequence[ModelMessage]) -> str:
+        seen[-1] += [part.content for one in messages for part in one.parts if isinstance(part, ToolReturnPart)]
+        return "work"
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        number = len(messages)
+        said = ToolCallPart("counted", {"number": number}, f"c{number}")
+        return ModelResponse(parts=[said if number < 5 else TextPart("done")])
+
+    app: Outlive = Outlive()
+    one = Agent(FunctionModel(model), name="counter", tools=[counted])
+    registered = agent(
+        app, one, effects={"counted": "read"}, models={"work": FunctionModel(model)}, choose=choose
+    )  # fmt: skip
+    for evict in (False, True):
+        seen.append([])
+        async with lab(app, deps=None, evict=evict) as t:
+            assert await t.run(registered, "begin") == "done"
+    assert seen[0][:2] == seen[1][:2] == [{"number": 1}, {"number": 1}]
+    assert {str(one) for one in seen[0]} == {str(one) for one in seen[1]}

@@ -32,7 +32,7 @@ from outlive.harness.units import Json
 from outlive.model.approval import Approval
 from outlive.pydantic_ai.durability import Durability
 from outlive.pydantic_ai.ledger import ContextTooLong, Ledger
-from outlive.pydantic_ai.messages import read, response_of, written
+from outlive.pydantic_ai.messages import plain, read, response_of, written
 from outlive.pydantic_ai.servers import Effects
 from outlive.pydantic_ai.view import Compact, counted, near, results, spoken, view
 
@@ -112,7 +112,7 @@ class Conversation:
         given = await self._guest.host(self._driven(ledger, number, prompt, turn))
         if isinstance(given, _Ended):
             return given
-        self._add(given)
+        self._add(plain(given))
         turn.added, turn.beside = self._written(given, ledger), self._beside()
         return None
 

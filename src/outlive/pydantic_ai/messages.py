@@ -45,6 +45,11 @@ def _part(part: Json) -> Json:
     return {**kept, "content": part["content"]} if "content" in part else kept
 
 
+def plain(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """The messages as they are when they are read again: of data alone. What a tool returned may have been an object."""
+    return ModelMessagesTypeAdapter.validate_python(ModelMessagesTypeAdapter.dump_python([*messages], mode="json"))
+
+
 def written(
     messages: Sequence[ModelMessage], responses: Mapping[str, JsonValue], outcomes: Mapping[str, tuple[str, str | None]]
 ) -> list[Json]:  # fmt: skip
