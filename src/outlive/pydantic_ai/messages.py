@@ -46,7 +46,7 @@ def _part(part: Json) -> Json:
 
 
 def plain(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """The messages as they are when they are read again: of data alone. What a tool returned may have been an object."""
+    """The messages as they are when they are read again: of data alone. What a tool returned may be an object."""
     return ModelMessagesTypeAdapter.validate_python(ModelMessagesTypeAdapter.dump_python([*messages], mode="json"))
 
 
