@@ -105,6 +105,32 @@ async def test_wherever_its_workers_die_it_says_the_same() -> None:
     assert max(bank.acted.values()) == 1, "an effect happened twice"
 
 
+@app.agent()
+async def beside(run: Run[Bank], prompt: str) -> list[str]:
+    """Two conversations at once, each in a scope of its own."""
+
+    async def one(said: str) -> str:
+        return str((await runner.run(clerk, said, context=run.deps)).final_output)
+
+    return list(await run.gather(one(prompt), one("other")))
+
+
+async def test_two_conversations_go_on_beside_each_other() -> None:
+    for evict in (False, True):
+        asked.clear()
+        bank = Bank()
+        async with lab(app, deps=bank, evict=evict) as t:
+            run = await t.start(beside, "begin")
+            await t.advance(seconds=1)
+            waiting = await t._desk().list()
+            for each in waiting:
+                await t._desk().approve(each.id, who="lab", role="approver", why="it is owed")
+            assert len(waiting) == 2
+            assert await run.result() == [f"{one} | a1#2 | b1#2 | 1 paid#6" for one in ("begin", "other")]
+        assert set(asked.values()) == {1}
+        assert set(bank.acted.values()) == {1}
+
+
 class Heard(BaseModel):
     """What a loop of turns keeps."""
 

@@ -108,7 +108,9 @@ def _of_openai(said: str | dict[str, Reply], request: Reply) -> Reply:
 
 def _of_responses(said: str | dict[str, Reply], request: Reply) -> Reply:
     text: Reply = {"type": "output_text", "text": said, "annotations": []}
-    output = [{"type": "message", "id": "m-1", "role": "assistant", "status": "completed", "content": [text]}]
+    output: list[Reply] = [
+        {"type": "message", "id": "m-1", "role": "assistant", "status": "completed", "content": [text]}
+    ]
     if not isinstance(said, str):
         output = [
             {"type": "function_call", "id": f"f-{name}", "call_id": f"{name}-{len(request['input'])}", "name": name,

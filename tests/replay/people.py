@@ -19,16 +19,20 @@ from outlive.model.ids import Owner
 from outlive.model.run import RunRow
 from outlive.store.port import Store
 from outlive.testing.clock import ManualClock
-from tests.pydantic_ai import clerk, noter
+from tests.pydantic_ai import noter
+from tests.replay.frameworks import of_frameworks
 from tests.sweep import cancelled, corpus, keys
 from tests.sweep import later as later_scenes
 from tests.sweep.cancelled import CANCELLED
 from tests.sweep.corpus import CORPUS, SOON, Bank, double, triple
 
 app: Outlive[Bank] = Outlive()
-for scenes in (corpus.app, cancelled.app, keys.app, clerk.app, noter.app):
+for scenes in (corpus.app, cancelled.app, keys.app, noter.app):
     app.registry.agents |= scenes.registry.agents
     app.registry.tools |= scenes.registry.tools
+_TOOLS, FRAMEWORKS = of_frameworks()
+app.registry.tools = {**_TOOLS, **app.registry.tools}
+app.registry.agents |= {agent.name: agent for agent in FRAMEWORKS}
 
 # Whether there is something that somebody has just done about the run.
 Person = Callable[[Store, ManualClock, RunRow], Awaitable[bool]]
@@ -84,6 +88,15 @@ async def adopted(run: Run[Bank], input: str) -> list[int]:
 _HOW: tuple[Adoption, ...] = ("skip", "insert", "take-old", "run-again")
 
 
+async def agrees(store: Store, clock: ManualClock, _: RunRow) -> bool:
+    """Approves whatever an agent of a framework asks for."""
+    desk = Approvals(lambda: store, clock, app.registry, None)
+    waiting = await desk.list()
+    for one in waiting:
+        await desk.approve(one.id, who="ada", role="approver", why="it is owed")
+    return bool(waiting)
+
+
 async def adopts(store: Store, clock: ManualClock, row: RunRow) -> bool:
     """Lets the new release in, and accepts each of its differences in another way."""
     if row.status == "waiting" and not Release.new:
@@ -107,6 +120,6 @@ async def tells(store: Store, clock: ManualClock, row: RunRow) -> bool:
 
 RECORDED: list[tuple[Agent[str, object], Person | None]] = [
     *((agent, None) for agent in (*CORPUS, *CANCELLED)), (approved, decides), (adopted, adopts),
-    (later_scenes.orders, tells), (keys.beside, tells),
-    (clerk.by_clerk, decides), (noter.by_noter, None),
+    (later_scenes.orders, tells), (keys.beside, tells), (noter.by_noter, None),
+    *((agent, agrees) for agent in FRAMEWORKS),
 ]  # fmt: skip

@@ -13,6 +13,7 @@ import openai
 from agents import Agent, ModelSettings, RunConfig
 from agents.exceptions import ModelTimeoutError, UserError
 from agents.items import ModelResponse, TResponseStreamEvent
+from agents.models.default_models import get_default_model
 from agents.models.interface import Model, ModelTracing
 from agents.retry import ModelRetrySettings
 from genai_prices import Usage, calc_price
@@ -94,7 +95,7 @@ def _timeout(agent: Agent[Any], config: RunConfig) -> float | None:
 def _name(model: Model | str | None) -> str:
     if isinstance(model, Model):
         return str(getattr(model, "model", type(model).__name__))
-    return model or "default"
+    return model or get_default_model()
 
 
 def _prompt(*said: Any) -> str:
