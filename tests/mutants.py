@@ -32,6 +32,7 @@ ENGINE = "tests/engine"
 GRAPHS = "tests/langgraph"
 AGENTS = "tests/pydantic_ai"
 SERVERS = "tests/mcp"
+SDK = "tests/openai_agents"
 MUTANTS = [
     Mutant(
         "the digest of the arguments is not compared",
@@ -878,6 +879,118 @@ MUTANTS = [
         "        return writable(value)\n    if isinstance(value, list):",
         "        return value\n    if isinstance(value, list):",
         f"{AGENTS}/test_people.py -k cannot_be_stored",
+    ),
+    Mutant(
+        "OpenAI Agents: a new worker does not read the conversation",
+        "openai_agents/driver.py",
+        "if fresh and turns.number:",
+        "if False:",
+        f"{SDK}/test_agent.py -k evicted",
+    ),
+    Mutant(
+        "OpenAI Agents: other arguments than were approved are sent",
+        "openai_agents/tools.py",
+        "given = text if kept == arguments else json.dumps(kept)",
+        "given = text",
+        f"{SDK}/test_agent.py -k edited",
+    ),
+    Mutant(
+        "OpenAI Agents: what needs an approval is sent without one",
+        "openai_agents/tools.py",
+        "by_people = await self._needs_approval(ctx, arguments)",
+        "by_people = False",
+        f"{SDK}/test_agent.py -k refusal",
+    ),
+    Mutant(
+        "OpenAI Agents: the model is told that a tool has failed before anybody knows",
+        "openai_agents/tools.py",
+        "timeout_seconds=None, _failure_error_function=None, _use_default_failure_error_function=False",
+        "timeout_seconds=None",
+        f"{SDK}/test_tools.py -k raises_is_in_doubt",
+    ),
+    Mutant(
+        "OpenAI Agents: a timeout of the SDK says that nothing was done",
+        "openai_agents/tools.py",
+        "timeout = timedelta(seconds=seconds) if seconds is not None else TOOL_TIMEOUT",
+        "timeout = TOOL_TIMEOUT",
+        f"{SDK}/test_tools.py -k takes_too_long",
+    ),
+    Mutant(
+        "OpenAI Agents: a RunState is trusted",
+        "openai_agents/runner.py",
+        "if isinstance(input, RunState):",
+        "if False:",
+        f"{SDK}/test_runner.py -k run_state",
+    ),
+    Mutant(
+        "OpenAI Agents: a runner runs in a tool",
+        "openai_agents/runner.py",
+        "if run is None or sending.get() is not None or driving.get() is not None:",
+        "if run is None:",
+        f"{SDK}/test_runner.py -k code_of_an_agent",
+    ),
+    Mutant(
+        "OpenAI Agents: runs are traced",
+        "openai_agents/model.py",
+        "model_settings=once, tracing_disabled=True)",
+        "model_settings=once)",
+        f"{SDK}/test_providers.py -k nobody_else",
+    ),
+    Mutant(
+        "OpenAI Agents: a busy provider is asked again as soon as a failing one",
+        "openai_agents/model.py",
+        'raise AskedAgain(str(error), headers.get("retry-after")) from error',
+        "raise AskedAgain(str(error), None) from error",
+        f"{SDK}/test_providers.py -k too_busy",
+    ),
+    Mutant(
+        "OpenAI Agents: the SDK asks again by itself",
+        "openai_agents/model.py",
+        "retry=ModelRetrySettings(max_retries=0)",
+        "retry=given.retry",
+        f"{SDK}/test_providers.py -k too_busy",
+    ),
+    Mutant(
+        "OpenAI Agents: a response is stored again",
+        "openai_agents/items.py",
+        "if own and whole[: len(own)] == own:",
+        "if False:",
+        f"{SDK}/test_providers.py -k stored_once",
+    ),
+    Mutant(
+        "OpenAI Agents: who was handed over to is forgotten with the turn",
+        "openai_agents/driver.py",
+        'turn.agent = "" if last is self._settings.agent else last.name',
+        'turn.agent = ""',
+        f"{SDK}/test_several.py -k handed_over",
+    ),
+    Mutant(
+        "OpenAI Agents: a forced choice of tools is never reset",
+        "openai_agents/driver.py",
+        "if given.name in turn.called and given.reset_tool_choice:",
+        "if False:",
+        f"{SDK}/test_several.py -k forced_choice",
+    ),
+    Mutant(
+        "OpenAI Agents: input guardrails look at every turn",
+        "openai_agents/driver.py",
+        "clone.input_guardrails = []",
+        "pass",
+        f"{SDK}/test_several.py -k guardrail",
+    ),
+    Mutant(
+        "OpenAI Agents: a loop of turns forgets what its items were",
+        "openai_agents/memory.py",
+        "if attempt.turning and not kept.whole:",
+        "if False:",
+        f"{SDK}/test_runner.py -k outlives",
+    ),
+    Mutant(
+        "frameworks: a parameter left out is another call than its default",
+        "harness/units.py",
+        'properties[one].get("default")',
+        "None",
+        f"{SDK}/test_swap.py -k unloaded",
     ),
     Mutant(
         "branches that recorded nothing have an opening",

@@ -14,6 +14,7 @@ from openai import AsyncOpenAI
 
 from outlive import Agent as Registered
 from outlive import Operation, Outlive
+from outlive.app.decide import retry
 from outlive.errors import RunFailed
 from outlive.model.ids import RunId
 from outlive.openai_agents import agent, spent, toolset
@@ -143,6 +144,8 @@ async def test_a_context_that_is_too_long_blocks_until_somebody_says_again(model
             row = await t._world.row(RunId(run.id))
             assert (row.status, row.reason, len(them.asked)) == ("blocked", "context too long", 2)
             assert "maximum context length" in (await whole_log(t._world, row.id))[-1].body
+            await retry(t._control(), row.tenant, run.id, who="ada", why="a larger model is there")
+            assert await run.result() == "done after 2"
 
 
 @EACH

@@ -20,9 +20,9 @@ from agents import (
 )
 from agents.tool import ShellTool
 
-from outlive import Operation, Outlive
+from outlive import Operation, Outlive, Run
 from outlive.errors import DuplicateName, Refused, RunFailed
-from outlive.openai_agents import agent, tool_of, toolset
+from outlive.openai_agents import DurableRunner, agent, tool_of, toolset
 from outlive.testing import lab
 from tests.openai_agents.talking import Items, Said, Talking, call, told, turns, whole
 
@@ -72,6 +72,34 @@ async def test_who_was_handed_over_to_goes_on_whatever_worker_it_is(store: str) 
         assert "triage.check" in log
         assert "triage.billing.check" in log
     assert ran["t"] <= 2 >= ran["b"], "a call was repeated"
+
+
+filtering_app: Outlive = Outlive()
+filtered = Agent[None](name="billing", model=Talking(lambda items: f"sees {len(items)}"), tools=[check])
+filtering = Agent[None](
+    name="triage", model=Talking(triage), tools=[check],
+    handoffs=[handoff(filtered, input_filter=lambda data: data.clone(input_history="all that matters"))],
+)  # fmt: skip
+filtering_runner = DurableRunner(filtering_app, filtering, effects={"check": "read"})
+
+
+@filtering_app.agent()
+async def filters(run: Run, prompt: str) -> str:
+    """Hands over less than there is, which one run of the SDK's runner can."""
+    result = await filtering_runner.run(filtering, prompt)
+    assert result.last_agent is filtered
+    return f"{result.final_output} of {result.input}"
+
+
+async def test_a_runner_hands_over_what_a_filter_leaves() -> None:
+    for evict in (False, True):
+        async with lab(filtering_app, deps=None, evict=evict) as t:
+            run = await t.start(filters, "begin")
+            assert await run.result() == "sees 5 of all that matters"
+            names = [one.tool for one in await t.operations(run)]
+        assert names == ["triage.model", "triage.model", "triage.model.billing"]
+    known = filtering_app.registry.tools
+    assert [known[one].policy.effect for one in ("triage.check", "triage.billing.check")] == ["read", "read"]
 
 
 def inside(items: Items) -> Said:
@@ -143,6 +171,14 @@ async def note(op: Operation, number: int) -> str:
     return f"noted {number}"
 
 
+class Inventive(Agent[None]):
+    """Has tools that it does not say."""
+
+    async def get_all_tools(self, run_context: Any) -> list[Any]:
+        """See the base."""
+        return [check]
+
+
 def compact(what: str) -> str:
     """Named as summaries are."""
     return what
@@ -161,8 +197,9 @@ def refusals() -> Iterator[tuple[str, Agent[None], dict[str, Any]]]:
     yield "requests to its models", Agent[None](name="one", tools=[function_tool(compact)]), {}
     yield "say result=", Agent[None](name="one", handoffs=[Agent[None](name="two", output_type=int)]), {}
     yield "two agents of one name", Agent[None](name="one", handoffs=[Agent[None](name="one")]), {}
-    filtered = handoff(inner, input_filter=lambda data: data)
-    yield "sees it", Agent[None](name="one", handoffs=[filtered]), {}
+    yield "own tools would not be recorded", Inventive(name="one"), {}
+    less = handoff(inner, input_filter=lambda data: data)
+    yield "sees it", Agent[None](name="one", handoffs=[less]), {}
     yield "sees it", Agent[None](name="one"), {"run_config": RunConfig(nest_handoff_history=True)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import mcp.types
@@ -97,6 +98,7 @@ async def slow(what: str) -> str:
 async def test_a_tool_that_takes_too_long_is_in_doubt() -> None:
     """It may have acted: its timeout is no answer."""
     app, one = registered([slow], call("slow", what="x"))
+    assert app.registry.tools["one.slow"].policy.timeout == timedelta(seconds=0.05)
     async with lab(app, deps=None) as t:
         run = await t.start(one, "begin")
         await t.advance(seconds=1)

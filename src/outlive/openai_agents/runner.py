@@ -20,7 +20,7 @@ from outlive.model.approval import Approval
 from outlive.model.errors import Refused, ScopeError
 from outlive.model.operation import Effect
 from outlive.openai_agents.lanes import Turning, driving
-from outlive.openai_agents.wiring import Wiring, plain_tools
+from outlive.openai_agents.wiring import Wiring, agents_of, plain_tools
 
 C = TypeVar("C")
 D = TypeVar("D")
@@ -42,13 +42,13 @@ class DurableRunner:
         self, app: Outlive[D], *agents: Agent[Any], effects: Mapping[str, Effect] | None = None,
         approval: Approval = APPROVER,
     ) -> None:  # fmt: skip
-        self._effects, self._approval = dict(effects or {}), approval
+        self._effects, self._approval, self._config = dict(effects or {}), approval, RunConfig()
         self._tools = {}
         known = [one.name for one in agents]
         if len(set(known)) < len(known):
             raise Refused(what="two agents of one name", why="what they do is recorded under it")
         for one in agents:
-            own = {tool.name for tool in one.tools}
+            own = {tool.name for each in agents_of(one) for tool in each.tools}
             for tool in plain_tools(one.name, one, {name: e for name, e in self._effects.items() if name in own}):
                 app.registry.add_tool(tool)
                 self._tools[tool.name] = tool
@@ -68,7 +68,7 @@ class DurableRunner:
         if isinstance(input, RunState):
             raise Refused(what="a RunState as input", why="it is not trusted; a run goes on from its own log")
         guest, turning = self._turning(starting_agent.name)
-        wiring = Wiring(turning, starting_agent, run_config or RunConfig())
+        wiring = Wiring(turning, starting_agent, run_config or self._config)
 
         async def work() -> RunResult:
             token = driving.set(turning)

@@ -34,6 +34,7 @@ class Wiring:
         """The clone of an agent."""
         agent = self.original(agent)
         if id(agent) not in self._clones:
+            check_agent(agent)
             path = _path(self._start, agent)
             name = model_name(self._turning.ledger.agent, path or None)
             tools = [self._tool(agent, path, one) for one in agent.tools]
@@ -41,8 +42,7 @@ class Wiring:
             clone = agent.clone(model=model, tools=tools, handoffs=[], model_settings=settings_of(agent))
             self._clones[id(agent)], self._originals[id(clone)] = clone, agent
             clone.handoffs = [self._handoff(one) for one in agent.handoffs]
-            if agent.mcp_servers:
-                self._record_mcp(agent, path, clone)
+            self._record_mcp(agent, path, clone)
         return self._clones[id(agent)]
 
     def original(self, agent: Agent[Any]) -> Agent[Any]:
@@ -101,6 +101,7 @@ def plain_tools(name: str, start: Agent[Any], effects: Mapping[str, Effect]) -> 
     tools: dict[str, Brought] = {}
     found: set[str] = set()
     for agent in agents_of(start):
+        check_agent(agent)
         path = _path(start, agent)
         for tool in agent.tools:
             check(agent, tool)
@@ -121,6 +122,12 @@ def plain_tools(name: str, start: Agent[Any], effects: Mapping[str, Effect]) -> 
     if unknown and not any(agent.mcp_servers for agent in agents_of(start)):
         raise Refused(what=f"effects={{{min(unknown)!r}: …}} of {name}", why=f"it has no such tool; {sorted(found)}")
     return list(tools.values())
+
+
+def check_agent(agent: Agent[Any]) -> None:
+    """Raises Refused for an agent whose tools are not those that it says, as in a sandbox of the SDK."""
+    if type(agent).get_all_tools is not Agent.get_all_tools:
+        raise Refused(what=f"the {type(agent).__name__} {agent.name}", why="its own tools would not be recorded")
 
 
 def check(agent: Agent[Any], tool: Tool) -> None:
