@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from agents import (
     Agent,
     GuardrailFunctionOutput,
+    Handoff,
     HostedMCPTool,
     InputGuardrail,
     ModelSettings,
@@ -200,6 +201,8 @@ def refusals() -> Iterator[tuple[str, Agent[None], dict[str, Any]]]:
     yield "own tools would not be recorded", Inventive(name="one"), {}
     less = handoff(inner, input_filter=lambda data: data)
     yield "sees it", Agent[None](name="one", handoffs=[less]), {}
+    unsaid: Any = Handoff("go", "", {}, cast(Any, lambda ctx, text: inner), "inner")
+    yield "could not find whose turn", Agent[None](name="one", handoffs=[unsaid]), {}
     yield "sees it", Agent[None](name="one"), {"run_config": RunConfig(nest_handoff_history=True)}
 
 

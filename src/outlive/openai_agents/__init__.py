@@ -71,6 +71,9 @@ def _check(name: str, agent: agents.Agent[Any], config: RunConfig) -> None:
     if len({one.name for one in every}) < len(every):
         raise Refused(what=f"two agents of one name behind {name}", why="who goes on is recorded by its name")
     filtered = [one for each in every for one in each.handoffs if isinstance(one, agents.Handoff)]
+    if any(one._agent_ref is None for one in filtered):
+        why = "a worker that goes on could not find whose turn it is; make it with handoff(agent), or use DurableRunner"
+        raise Refused(what=f"a handoff of {name} that does not say to whom", why=why)
     if any(one.input_filter or one.nest_handoff_history for one in filtered) or (
         config.handoff_input_filter or config.nest_handoff_history
     ):
