@@ -22,6 +22,7 @@ from outlive.app.spending import Spent, spent
 from outlive.engine.callables import describe
 from outlive.engine.definition import Agent
 from outlive.engine.run import Run
+from outlive.harness.units import by_name
 from outlive.model.approval import Approval
 from outlive.model.errors import Refused
 from outlive.model.operation import Effect
@@ -57,6 +58,7 @@ def agent(  # noqa: PLR0913 - what can be said of an agent
     for tool in plain_tools(own, agent, effects or {}):
         app.registry.add_tool(tool)
         tools[tool.name] = tool
+    app.registry.unnamed.append(lambda tool: by_name(own, tool, effects or {}, tools=False))
     settings = Settings(own, agent, tools, effects or {}, approval, max_turns, config)
     made: Agent[str, Any] = Agent(own, version, _driver(settings, result or _output(own, agent)), renamed=renamed)
     made.source = registered_here()

@@ -39,7 +39,7 @@ def brief(message: ModelMessage) -> Json:
 
 def _part(part: Json) -> Json:
     """A part without what is the default, and without when it was made: that is the time of its entry."""
-    kept: Json = {name: value for name, value in part.items() if value is not None and name != "timestamp"}
+    kept: Json = {name: one for name, one in part.items() if one is not None and one != [] and name != "timestamp"}
     if kept.get("outcome") == "success":
         del kept["outcome"]
     return {**kept, "content": part["content"]} if "content" in part else kept
