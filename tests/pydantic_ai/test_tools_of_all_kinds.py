@@ -85,8 +85,14 @@ async def test_a_tool_of_a_server_that_is_called_as_a_request_is_no_request(name
     one = Agent(
         scripted([call(name, model="m", prompt="p")], [call(name, "c2")]), name="one", toolsets=[server.toolset]
     )
-    assert await ended(one, evict=True) == "end"
+    app: Outlive = Outlive()
+    registered = agent(app, one)
+    async with lab(app, deps=None, evict=True) as t:
+        run = await t.start(registered, "begin")
+        assert await run.result() == "end"
+        tools = [row.tool for row in await t.operations(run)]
     assert server.calls == 2
+    assert tools == ["one.model", f"one.tool-{name}", "one.model", f"one.tool-{name}", "one.model"]
 
 
 async def test_a_dynamic_toolset() -> None:
