@@ -20,12 +20,15 @@ INPUT, OUTPUT = 11, 7
 
 @dataclass
 class Fault:
-    """What happens to a request instead: an answer with this status, or (`drop`) none after it was worked on."""
+    """What happens to a request instead: an answer with this status, none after it was worked on (`drop`), or only the
+    first half of one that was (`stall`): the rest comes when `Provider.more` is set.
+    """
 
     status: int = 500
     headers: dict[str, str] = field(default_factory=dict)
     body: Reply = field(default_factory=lambda: {"error": {"message": "not now", "type": "error"}})
     drop: bool = False
+    stall: bool = False
 
 
 ok = Fault(200)
@@ -40,6 +43,7 @@ class Provider:
     faults: list[Fault] = field(default_factory=list)
     asked: list[Reply] = field(default_factory=list)
     charged: int = 0
+    more: asyncio.Event = field(default_factory=asyncio.Event)
     url: str = ""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -58,23 +62,24 @@ class Provider:
         self.asked.append(request)
         told = self.faults.pop(0) if self.faults else ok
         fault = None if told is ok else told
-        if fault is None or fault.drop:
+        if fault is None or fault.drop or fault.stall:
             self.charged += 1
         if fault is not None and fault.drop:
             return False
-        if fault is not None:
+        if fault is not None and not fault.stall:
             await _send(writer, fault.status, json.dumps(fault.body), fault.headers)
             return True
         said = self.script(request["input" if "input" in request else "messages"])
         first = head.split(b"\r\n")[0]
         anthropic, responses = b"/messages" in first, b"/responses" in first
+        more = self.more if fault is not None else None
         if request.get("stream"):
             streamed = _anthropic_stream(said, request) if anthropic else _stream(said, request)
-            await _send(writer, 200, streamed, {"content-type": "text/event-stream"})
+            await _send(writer, 200, streamed, {"content-type": "text/event-stream"}, more)
         else:
             make = _of_anthropic if anthropic else _of_responses if responses else _of_openai
             whole = make(said, request)
-            await _send(writer, 200, json.dumps(whole), {})
+            await _send(writer, 200, json.dumps(whole), {}, more)
         return True
 
 
@@ -83,11 +88,19 @@ def _length(head: bytes) -> int:
     return int(next((value for name, value in lines if name.strip().lower() == b"content-length"), b"0"))
 
 
-async def _send(writer: asyncio.StreamWriter, status: int, body: str, headers: dict[str, str]) -> None:
+async def _send(
+    writer: asyncio.StreamWriter, status: int, body: str, headers: dict[str, str], more: asyncio.Event | None = None
+) -> None:  # fmt: skip
     given = {"content-type": "application/json", **headers, "content-length": str(len(body.encode()))}
     lines = [f"HTTP/1.1 {status} Said", *(f"{name}: {value}" for name, value in given.items()), "", body]
-    writer.write("\r\n".join(lines).encode())
+    whole = "\r\n".join(lines).encode()
+    half = len(whole) - len(body.encode()) // 2
+    writer.write(whole if more is None else whole[:half])
     await writer.drain()
+    if more is not None:
+        await more.wait()
+        writer.write(whole[half:])
+        await writer.drain()
 
 
 def _of_openai(said: str | dict[str, Reply], request: Reply) -> Reply:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from outlive import Agent as Registered
 from outlive import Operation, Outlive
 from outlive.errors import RunFailed, UnknownRun
+from outlive.harness import units
 from outlive.model.ids import RunId
 from outlive.pydantic_ai import Compact, agent, spent, toolset
 from outlive.testing import Fault as StoreFault
@@ -130,6 +133,43 @@ async def test_usage_and_cost_are_recorded(model: Callable[[str], Model]) -> Non
     used = [one["response"]["usage"] for one in rows]
     assert [(one["input_tokens"], one["output_tokens"]) for one in used] == [(INPUT, OUTPUT)] * them.charged
     assert all(float(one["response"]["usage"]["cost"]) > 0 for one in rows)
+
+
+@EACH
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_slow_answer_is_waited_for(model: Callable[[str], Model], stream: bool) -> None:
+    def one_text(messages: list[dict[str, Any]]) -> str:
+        return "word by word"
+
+    async with provider(one_text) as them:
+        them.faults = [Fault(stall=True)]
+        app, doubler = registered(model(them.url), stream=stream)
+        async with lab(app, deps=None) as t:
+            run = await t.start(doubler, "go")
+            waiting = asyncio.ensure_future(run.result())
+            while not them.charged:
+                await asyncio.to_thread(int)
+            assert not waiting.done()
+            them.more.set()
+            assert (await waiting).strip() == "word by word"
+    assert them.charged == 1
+
+
+@EACH
+async def test_one_that_never_comes_to_its_end_is_asked_for_again_and_counted(
+    model: Callable[[str], Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(units, "MODEL_TIMEOUT", timedelta(seconds=4))
+    async with provider(script) as them:
+        them.faults = [Fault(stall=True)]
+        app, doubler = registered(model(them.url))
+        async with lab(app, deps=None) as t:
+            run = await t.start(doubler, "go")
+            assert await run.result() == "done after 2"
+            app.use(t._world.store)
+            (one,) = await spent(app, run.id)
+        them.more.set()
+    assert (one.requests, one.lost, them.charged) == (3, 1, 4)
 
 
 TOO_LONG = {
