@@ -778,7 +778,7 @@ MUTANTS = [
     ),
     Mutant(
         "pydantic-ai: a new worker does not read the conversation",
-        "pydantic_ai/driver.py",
+        "harness/loop.py",
         "if fresh and turns.number:",
         "if False:",
         f"{AGENTS}/test_agent.py -k evicted",
@@ -880,13 +880,6 @@ MUTANTS = [
         "        return writable(value)\n    if isinstance(value, list):",
         "        return value\n    if isinstance(value, list):",
         f"{AGENTS}/test_people.py -k cannot_be_stored",
-    ),
-    Mutant(
-        "OpenAI Agents: a new worker does not read the conversation",
-        "openai_agents/driver.py",
-        "if fresh and turns.number:",
-        "if False:",
-        f"{SDK}/test_agent.py -k evicted",
     ),
     Mutant(
         "OpenAI Agents: other arguments than were approved are sent",

@@ -6,7 +6,7 @@ its model requests and tool calls is recorded; whatever worker goes on, goes on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 try:
@@ -21,7 +21,7 @@ from outlive.app.outlive import Outlive
 from outlive.app.spending import Spent, spent
 from outlive.engine.callables import describe
 from outlive.engine.definition import Agent
-from outlive.engine.run import Run
+from outlive.harness.loop import function_of
 from outlive.harness.units import by_name
 from outlive.model.approval import Approval
 from outlive.model.errors import Refused
@@ -60,7 +60,12 @@ def agent(  # noqa: PLR0913 - what can be said of an agent
         tools[tool.name] = tool
     app.registry.unnamed.append(lambda tool: by_name(own, tool, effects or {}, tools=False))
     settings = Settings(own, agent, tools, effects or {}, approval, max_turns, config)
-    made: Agent[str, Any] = Agent(own, version, _driver(settings, result or _output(own, agent)), renamed=renamed)
+    made: Agent[str, Any] = Agent(
+        own,
+        version,
+        function_of(own, result or _output(own, agent), lambda run: Conversation(run, settings)),
+        renamed=renamed,
+    )
     made.source = registered_here()
     made.where = describe(made.source)
     app.registry.add_agent(made)
@@ -81,16 +86,6 @@ def _check(name: str, agent: agents.Agent[Any], config: RunConfig) -> None:
     ):
         why = "the log has the whole conversation, and whoever goes on sees it; use DurableRunner for that"
         raise Refused(what=f"an input filter of a handoff of {name}", why=why)
-
-
-def _driver(settings: Settings, output: object) -> Callable[[Run[Any], str], Coroutine[object, object, Any]]:
-    async def drive(run: Run[Any], prompt: str) -> object:
-        conversation = Conversation(run, settings)
-        return await (conversation.uncommitted(prompt) if run.used else conversation.committed(prompt))
-
-    drive.__name__ = drive.__qualname__ = settings.name
-    drive.__annotations__ = {"run": Run, "prompt": str, "return": output}
-    return drive
 
 
 def _output(name: str, agent: agents.Agent[Any]) -> Any:

@@ -1,9 +1,4 @@
-"""The loop of an agent of the SDK in a run, turn by turn: one model request, the tools that it asks for, a commit.
-
-Each turn is a run of the SDK's runner of its own that goes on from the conversation so far, live as after a crash, so
-that the two cannot differ. What has to be done again after a crash, and what a change of the code can break, is one
-turn. An agent that is used inside another one commits nothing.
-"""
+"""A turn of an agent of the SDK in a run: a run of the SDK's runner of its own, on what it is handed."""
 
 from __future__ import annotations
 
@@ -15,9 +10,9 @@ from agents import Agent, MaxTurnsExceeded, RunConfig, Runner
 from agents.items import TResponseInputItem
 
 from outlive.engine.definition import ToolSpec
-from outlive.engine.guest import Guest
 from outlive.engine.run import Run
 from outlive.harness.conversation import Turn, recalled
+from outlive.harness.loop import SUMMARY, Ended, Loop
 from outlive.harness.units import Json, ModelRefused
 from outlive.model.approval import Approval
 from outlive.model.errors import Refused
@@ -25,8 +20,6 @@ from outlive.model.operation import Effect
 from outlive.openai_agents.items import read, written
 from outlive.openai_agents.lanes import Turning, driving
 from outlive.openai_agents.wiring import Wiring, agents_of
-
-_SUMMARY = "This conversation was longer. A summary of what was before the messages that follow:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,57 +35,31 @@ class Settings:
     config: RunConfig
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    output: object
-
-
-class Conversation:
+class Conversation(Loop):
     """One agent's conversation in one run."""
 
     def __init__(self, run: Run[Any], settings: Settings) -> None:
-        self._run, self._settings = run, settings
-        self._guest = Guest(run)
+        super().__init__(run)
+        self._settings = settings
         self._turns: list[list[Json]] = []
         self._summary = ""
 
-    async def committed(self, prompt: str) -> object:
-        """Go on to the end, with a commit after each turn."""
-        turns, fresh = self._run.turns(Turn()), True
-        async for turn in turns:
-            if fresh and turns.number:
-                await self._recall()
-            fresh = False
-            ended = await self._turn(turns.number, prompt, turn)
-            if ended is not None:
-                return ended.output
-        raise AssertionError("a loop of turns has no end of its own")
-
-    async def uncommitted(self, prompt: str) -> object:
-        """Go on to the end in the window of whoever uses the agent."""
-        turn, number = Turn(), 0
-        while True:
-            ended = await self._turn(number, prompt, turn)
-            if ended is not None:
-                return ended.output
-            number += 1
-
-    async def _turn(self, number: int, prompt: str, turn: Turn) -> _Ended | None:
+    async def turn(self, number: int, prompt: str, turn: Turn) -> Ended | None:
         """One turn. What it has added is in `turn` then, for the commit."""
         settings = self._settings
         if settings.max_turns is not None and number >= settings.max_turns:
             raise MaxTurnsExceeded(f"Max turns ({settings.max_turns}) exceeded")
         turning = Turning(
-            self._run, self._guest, settings.name, settings.tools, settings.effects, settings.approval
+            self.run, self.guest, settings.name, settings.tools, settings.effects, settings.approval
         )  # fmt: skip
-        given = await self._guest.host(self._driven(turning, prompt, turn))
-        if isinstance(given, _Ended):
+        given = await self.guest.host(self._driven(turning, prompt, turn))
+        if isinstance(given, Ended):
             return given
         turn.added = self._written(given, turning)
         self._turns.append(given)
         return None
 
-    async def _driven(self, turning: Turning, prompt: str, turn: Turn) -> _Ended | list[Json]:
+    async def _driven(self, turning: Turning, prompt: str, turn: Turn) -> Ended | list[Json]:
         """In a task of its own: a turn. It is blocked, and repeated, when the model says that it is too long."""
         token = driving.set(turning)
         try:
@@ -103,12 +70,12 @@ class Conversation:
                     if not refused.context:
                         raise
                     await turning.close()
-                    await self._guest.hold("context too long", f"the model does not take this: {refused.message}")
+                    await self.guest.hold("context too long", f"the model does not take this: {refused.message}")
         finally:
             await turning.close()
             driving.reset(token)
 
-    async def _step(self, turning: Turning, prompt: str, turn: Turn) -> _Ended | list[Json]:
+    async def _step(self, turning: Turning, prompt: str, turn: Turn) -> Ended | list[Json]:
         """Let the SDK make one request and call the tools that are asked for."""
         handed = self._view(turn)
         opening: list[Json] = [] if handed else [{"role": "user", "content": prompt}]
@@ -122,7 +89,7 @@ class Conversation:
             clone.model_settings = replace(clone.model_settings, tool_choice=None)
         asked = cast("list[TResponseInputItem]", [*handed, *opening])
         try:
-            result = await Runner.run(clone, asked, context=self._run.deps, max_turns=1, run_config=config)
+            result = await Runner.run(clone, asked, context=self.run.deps, max_turns=1, run_config=config)
         except MaxTurnsExceeded as over:
             data = over.run_data
             if data is None or turning.response is None:
@@ -134,7 +101,7 @@ class Conversation:
             return [*opening, *_added([one.to_input_item() for one in data.new_items])]
         if result.interruptions:
             raise Refused(what=f"a turn of {given.name}", why="it was interrupted for an approval that no run can give")
-        return _Ended(result.final_output)
+        return Ended(result.final_output)
 
     def _going_on(self, turn: Turn) -> Agent[Any]:
         """The agent whose turn it is. Another framework, or an older version, may know others: then the first one."""
@@ -145,19 +112,19 @@ class Conversation:
         whole = [item for one in self._turns[turn.kept_from :] for item in one]
         if not turn.kept_from or not self._turns:
             return whole
-        return [*self._turns[0][:1], {"role": "user", "content": f"{_SUMMARY}\n\n{self._summary}"}, *whole]
+        return [*self._turns[0][:1], {"role": "user", "content": f"{SUMMARY}\n\n{self._summary}"}, *whole]
 
     def _written(self, items: Sequence[Json], turning: Turning) -> list[Json]:
         """Items as the commit has them: what is recorded as it is only by name."""
         assert turning.response is not None
-        outcomes = {call: (key, self._guest.outcome(key) or "null") for call, key in turning.ledger.keys.items()}
+        outcomes = {call: (key, self.guest.outcome(key) or "null") for call, key in turning.ledger.keys.items()}
         opening = [one for one in items[:1] if one.get("role") == "user"]
         rest = cast("list[TResponseInputItem]", items[len(opening) :])
         return [*opening, *written(rest, (turning.ledger.response, turning.response), outcomes)]
 
-    async def _recall(self) -> None:
+    async def recall(self, turn: Turn) -> None:
         """Read the conversation from the log, to where the present turn begins."""
-        found = await recalled(self._guest)
+        found = await recalled(self.guest)
         self._turns = [read(told) for told in found.turns]
         self._summary = found.compacted.summary if found.compacted is not None else ""
 

@@ -7,7 +7,7 @@ recorded, and what was said is in the run's log; whatever worker goes on, goes o
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar, get_origin
 
 try:
@@ -24,7 +24,7 @@ from outlive.app.spending import Spent, spent
 from outlive.engine.callables import describe
 from outlive.engine.definition import Agent
 from outlive.engine.guest import Brought
-from outlive.engine.run import Run
+from outlive.harness.loop import function_of
 from outlive.harness.units import by_name, plain_tool, tool_name
 from outlive.model.approval import Approval
 from outlive.model.errors import Refused
@@ -72,7 +72,12 @@ def agent(  # noqa: PLR0913 - what can be said of an agent
         own, agent, registered, known, dict(models or {}), choose, approval,
         limits or UsageLimits(request_limit=None), stream, compact,
     )  # fmt: skip
-    made: Agent[str, O] = Agent(own, version, _driver(settings, result or _output(own, agent)), renamed=renamed)
+    made: Agent[str, O] = Agent(
+        own,
+        version,
+        function_of(own, result or _output(own, agent), lambda run: Conversation(run, settings)),
+        renamed=renamed,
+    )
     made.source = registered_here()
     made.where = describe(made.source)
     app.registry.add_agent(made)
@@ -114,16 +119,6 @@ def _registered(
     # Requests to its models, and tools that only a server or a wrapper can name.
     app.registry.unnamed.append(lambda tool: by_name(name, tool, effects, tools=opaque))
     return tools
-
-
-def _driver(settings: Settings, output: object) -> Callable[[Run[Any], str], Coroutine[object, object, Any]]:
-    async def drive(run: Run[Any], prompt: str) -> object:
-        conversation = Conversation(run, settings)
-        return await (conversation.uncommitted(prompt) if run.used else conversation.committed(prompt))
-
-    drive.__name__ = drive.__qualname__ = settings.name
-    drive.__annotations__ = {"run": Run, "prompt": str, "return": output}
-    return drive
 
 
 def _output(name: str, agent: pydantic_ai.Agent[D, O]) -> Any:

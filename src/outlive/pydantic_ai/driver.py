@@ -1,9 +1,4 @@
-"""The loop of a pydantic-ai agent in a run, turn by turn: one model request, the tools that it asks for, a commit.
-
-Each turn is a run of the agent of its own that goes on from the conversation so far, live as after a crash, so that the
-two cannot differ. Its calls leave the replay window when it is committed: what has to be done again after a crash,
-and what a change of the code can break, is one turn. An agent that is used inside another one commits nothing.
-"""
+"""A turn of a pydantic-ai agent in a run: a run of the agent of its own, on what it is handed of the conversation."""
 
 from __future__ import annotations
 
@@ -25,9 +20,9 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 from pydantic_graph import End
 
 from outlive.engine.definition import ToolSpec
-from outlive.engine.guest import Guest
 from outlive.engine.run import Run
 from outlive.harness.conversation import COMPACTED, Compacted, Turn, recalled
+from outlive.harness.loop import Ended, Loop
 from outlive.harness.units import Json
 from outlive.model.approval import Approval
 from outlive.pydantic_ai.durability import Durability
@@ -68,55 +63,29 @@ class NearLimit(BaseModel):
     of: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    output: object
-
-
-class Conversation:
+class Conversation(Loop):
     """One agent's conversation in one run."""
 
     def __init__(self, run: Run[Any], settings: Settings) -> None:
-        self._run, self._settings = run, settings
-        self._guest = Guest(run)
+        super().__init__(run)
+        self._settings = settings
         self._turns: list[list[ModelMessage]] = []
         self._messages: list[ModelMessage] = []
         self._usage, self._told = RunUsage(), RunUsage()
         self._summary = ""
 
-    async def committed(self, prompt: str) -> object:
-        """Go on to the end, with a commit after each turn."""
-        turns, fresh = self._run.turns(Turn()), True
-        async for turn in turns:
-            if fresh and turns.number:
-                await self._recall(turn)
-            fresh = False
-            ended = await self._turn(turns.number, prompt, turn)
-            if ended is not None:
-                return ended.output
-        raise AssertionError("a loop of turns has no end of its own")
-
-    async def uncommitted(self, prompt: str) -> object:
-        """Go on to the end in the window of whoever uses the agent."""
-        turn, number = Turn(), 0
-        while True:
-            ended = await self._turn(number, prompt, turn)
-            if ended is not None:
-                return ended.output
-            number += 1
-
-    async def _turn(self, number: int, prompt: str, turn: Turn) -> _Ended | None:
+    async def turn(self, number: int, prompt: str, turn: Turn) -> Ended | None:
         """One turn. What it has added is in `turn` then, for the commit."""
         settings = self._settings
-        ledger = Ledger(self._guest, settings.name, settings.tools, settings.effects, settings.approval)
-        given = await self._guest.host(self._driven(ledger, number, prompt, turn))
-        if isinstance(given, _Ended):
+        ledger = Ledger(self.guest, settings.name, settings.tools, settings.effects, settings.approval)
+        given = await self.guest.host(self._driven(ledger, number, prompt, turn))
+        if isinstance(given, Ended):
             return given
         self._add(plain(given))
         turn.added, turn.beside = self._written(given, ledger), self._beside()
         return None
 
-    async def _driven(self, ledger: Ledger, number: int, prompt: str, turn: Turn) -> _Ended | list[ModelMessage]:
+    async def _driven(self, ledger: Ledger, number: int, prompt: str, turn: Turn) -> Ended | list[ModelMessage]:
         """In a task of its own: a turn, on a shorter view of the conversation where the model takes no longer one."""
         token, compact = driving.set(ledger), self._settings.compact
         try:
@@ -127,17 +96,17 @@ class Conversation:
         finally:
             driving.reset(token)
 
-    async def _step(self, ledger: Ledger, number: int, prompt: str, turn: Turn) -> _Ended | list[ModelMessage]:
+    async def _step(self, ledger: Ledger, number: int, prompt: str, turn: Turn) -> Ended | list[ModelMessage]:
         """Let pydantic-ai make one request and call the tools that are asked for."""
         settings, preview = self._settings, self._preview
         handed = view(self._turns, turn.kept_from, self._summary, preview, near(self._usage, self._settings.limits))
         models = {role: _made(one) if isinstance(one, str) else one for role, one in settings.models.items()}
-        durability = Durability(ledger, self._run.id, models, stream=settings.stream)
+        durability = Durability(ledger, self.run.id, models, stream=settings.stream)
         model = settings.choose(self._messages) if settings.choose is not None else None
         async with settings.agent.iter(
-            None if handed else prompt, message_history=handed or None, model=model, deps=self._run.deps,
-            usage=replace(self._usage), usage_limits=settings.limits, run_id=f"{self._run.id}/{number}",
-            conversation_id=self._run.id, capabilities=[durability], model_settings={"max_retries": 0},
+            None if handed else prompt, message_history=handed or None, model=model, deps=self.run.deps,
+            usage=replace(self._usage), usage_limits=settings.limits, run_id=f"{self.run.id}/{number}",
+            conversation_id=self.run.id, capabilities=[durability], model_settings={"max_retries": 0},
             infer_name=False, toolsets=None if preview is None else [results(self._messages, preview)],
         ) as agent_run:  # fmt: skip
             state, node = agent_run.ctx.state, agent_run.next_node
@@ -148,17 +117,17 @@ class Conversation:
             if manager.ctx is not None:
                 manager.ctx.retries.update(turn.retries)
             ledger.named = {one.tool_call_id: one.tool_name for one in node.model_response.tool_calls}
-            async with self._guest.lanes([one.tool_call_id for one in node.model_response.tool_calls]):
+            async with self.guest.lanes([one.tool_call_id for one in node.model_response.tool_calls]):
                 after = await agent_run.next(node)
             self._usage = agent_run.usage
             if isinstance(after, End):
-                return _Ended(after.data.output)
+                return Ended(after.data.output)
             assert isinstance(after, ModelRequestNode)
             turn.output_retries = state.output_retries_used
             turn.retries = _retries(agent_run.ctx.deps.tool_manager)
             return [*agent_run.new_messages(), after.request]
 
-    async def _fitting(self, ledger: Ledger, number: int, prompt: str, turn: Turn) -> _Ended | list[ModelMessage]:
+    async def _fitting(self, ledger: Ledger, number: int, prompt: str, turn: Turn) -> Ended | list[ModelMessage]:
         """A turn. It is repeated on a shorter view when the model says that it is too long, once for each decision."""
         compact, shortened = self._settings.compact, False
         while True:
@@ -169,7 +138,7 @@ class Conversation:
                 keep = min(compact.keep, left // 2) if compact is not None else 0
                 shortened = not shortened and await self._shorten(ledger, turn, keep)
                 if not shortened:
-                    await self._guest.hold("context too long", self._too_long(refused, turn))
+                    await self.guest.hold("context too long", self._too_long(refused, turn))
 
     def _too_long(self, refused: ContextTooLong, turn: Turn) -> str:
         taken = counted(self._messages)
@@ -190,7 +159,7 @@ class Conversation:
             if limit.name not in turn.warned:
                 turn.warned.append(limit.name)
                 said = NearLimit(agent=self._settings.name, limit=limit.name, used=limit.used, of=limit.of)
-                await self._guest.emit(NEAR_LIMIT, said)
+                await self.guest.emit(NEAR_LIMIT, said)
 
     async def _shorten(self, ledger: Ledger, turn: Turn, keep: int, *, least: int = 1) -> bool:
         """Put a summary in the place of all but the last `keep` turns, for what follows. False: it would not be at
@@ -213,7 +182,7 @@ class Conversation:
             agent=self._settings.name, first=turn.kept_from + 1, last=kept_from, summary=summary,
             tokens_before=tokens, tokens_after=expected,
         )  # fmt: skip
-        await self._guest.emit(COMPACTED, told)
+        await self.guest.emit(COMPACTED, told)
         self._summary, turn.kept_from = summary, kept_from
         return True
 
@@ -230,7 +199,7 @@ class Conversation:
 
             try:
                 name = f"{ledger.agent}.compact"
-                recorded = await ledger.request(name, _name(model), self._guest.digest(compact.prompt), body)
+                recorded = await ledger.request(name, _name(model), self.guest.digest(compact.prompt), body)
             except ContextTooLong:
                 continue
             response = response_of(recorded)
@@ -241,8 +210,8 @@ class Conversation:
 
     def _written(self, messages: list[ModelMessage], ledger: Ledger) -> list[Json]:
         """Messages as the commit has them: what is recorded as it is only by name."""
-        recorded = {key: json.loads(self._guest.outcome(key) or "{}").get("response") for key in ledger.responses}
-        outcomes = {call: (key, self._guest.outcome(key)) for call, key in ledger.keys.items()}
+        recorded = {key: json.loads(self.guest.outcome(key) or "{}").get("response") for key in ledger.responses}
+        outcomes = {call: (key, self.guest.outcome(key)) for call, key in ledger.keys.items()}
         return written(messages, recorded, outcomes)
 
     def _add(self, messages: list[ModelMessage]) -> None:
@@ -258,9 +227,9 @@ class Conversation:
         used: dict[str, JsonValue] = _usage.dump_python(self._usage - self._told, mode="json")
         return {name: one for name, one in used.items() if one}
 
-    async def _recall(self, turn: Turn) -> None:
+    async def recall(self, turn: Turn) -> None:
         """Read the conversation from the log, to where the present turn begins."""
-        found = await recalled(self._guest)
+        found = await recalled(self.guest)
         for messages in read(found.turns):
             self._add(messages)
         self._summary = found.compacted.summary if found.compacted is not None else ""

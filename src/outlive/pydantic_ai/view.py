@@ -12,13 +12,13 @@ from pydantic_ai.exceptions import ModelRetry
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.usage import RunUsage, UsageLimits
 
+from outlive.harness.loop import SUMMARY
 from outlive.pydantic_ai.durability import KEY
 from outlive.pydantic_ai.messages import brief
 
 NOTE, READ = "note", "read_result"
 NEAR = 0.8
 """The part of a limit from which on it is said to be near."""
-_SUMMARY = "This conversation was longer. A summary of what was before the messages that follow:"
 _NOTES = "Notes that were made for whoever goes on:"
 
 
@@ -79,7 +79,7 @@ def view(
         opening = turns[0][0]
         assert isinstance(opening, ModelRequest)
         notes = [text for turn in turns[:kept_from] for text in noted(turn)]
-        said = [f"{_SUMMARY}\n\n{summary}", *(["\n".join([_NOTES, *(f"- {one}" for one in notes)])] if notes else [])]
+        said = [f"{SUMMARY}\n\n{summary}", *(["\n".join([_NOTES, *(f"- {one}" for one in notes)])] if notes else [])]
         messages.insert(0, _with(opening, said))
     if preview is not None:
         messages = [_previewed(message, preview) for message in messages]
