@@ -785,9 +785,9 @@ MUTANTS = [
     ),
     Mutant(
         "pydantic-ai: what asks for an approval is sent without one",
-        "harness/ledger.py",
-        "approval = self.approval if by_people else None",
-        "approval = None",
+        "engine/guest.py",
+        "if approval is not None and (by_people or (tool.policy.approval is None and self._was_asked(tool))):",
+        "if False:",
         f"{AGENTS}/test_agent.py -k refusal",
     ),
     Mutant(
@@ -849,8 +849,8 @@ MUTANTS = [
     Mutant(
         "pydantic-ai: a registered tool that pydantic-ai wants approved is sent at once",
         "pydantic_ai/tools.py",
-        "approval = ledger.approval if ctx.tool_call_approved else None",
-        "approval = None",
+        "by_people = bool(ctx.tool_call_approved)",
+        "by_people = False",
         f"{AGENTS}/test_people.py -k wants_approved",
     ),
     Mutant(

@@ -6,11 +6,20 @@ import asyncio
 import json
 from collections import Counter
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import mcp.types
 import pytest
-from agents import Agent, MaxTurnsExceeded, RunConfig, RunContextWrapper, Runner, ToolOutputImage, function_tool
+from agents import (
+    Agent,
+    FunctionTool,
+    MaxTurnsExceeded,
+    RunConfig,
+    RunContextWrapper,
+    Runner,
+    ToolOutputImage,
+    function_tool,
+)
 from agents.mcp import MCPServer
 from openai.types.responses import ResponseFunctionWebSearch, ResponseReasoningItem
 from openai.types.responses.response_function_web_search import ActionSearch
@@ -18,10 +27,10 @@ from openai.types.responses.response_reasoning_item import Summary
 from pydantic import BaseModel
 
 from outlive import Operation, Outlive
-from outlive.errors import RunFailed
+from outlive.errors import Refused, RunFailed
 from outlive.harness.conversation import RESPONSE, RETURNED
 from outlive.model.ids import RunId
-from outlive.openai_agents import agent, toolset
+from outlive.openai_agents import agent, spent, toolset
 from outlive.testing import lab
 from outlive.testing.audit import whole_log
 from tests.openai_agents.talking import Items, Said, Talking, call, told, turns, whole
@@ -182,6 +191,37 @@ async def test_calls_of_a_server_are_recorded() -> None:
     assert names == ["one.model", "one.fetch", "one.fetch", "one.model"]
     assert (ran["x"], ran["y"]) == (1, 1)
     assert server.listed > 2, "it is listed again when a turn is repeated"
+    known = app.registry.tool("one.fetch")
+    assert known is not None, "people can say what became of one"
+    assert known.policy.effect == "external"
+
+
+async def refund(op: Operation, cents: int) -> str:
+    """Refund."""
+    return f"refunded {cents}"
+
+
+def test_a_registered_tool_takes_its_approval_from_its_registration() -> None:
+    app: Outlive = Outlive()
+    (tool,) = toolset(app.tool()(refund))
+    cast(FunctionTool, tool).needs_approval = True
+    with pytest.raises(Refused, match="say approval= there"):
+        agent(app, Agent[None](name="one", model=Talking(calling()), tools=[tool]))
+
+
+async def test_a_tool_that_is_called_as_a_request_is_named_otherwise() -> None:
+    app, one = registered([compact], call("compact", what="x"), effects={"compact": "read"})
+    async with lab(app, deps=None) as t:
+        run = await t.start(one, "begin")
+        assert "packed x" in await run.result()
+        app.use(t._world.store)
+        assert [each.name for each in await spent(app, run.id)] == ["one.model"]
+
+
+@function_tool
+async def compact(what: str) -> str:
+    """Pack it."""
+    return f"packed {what}"
 
 
 @function_tool

@@ -176,3 +176,48 @@ async def test_a_response_that_cannot_be_stored_is_not_asked_for_again_and_again
         await t.advance(hours=3)
         assert await t.status(run) in ("succeeded", "failed")
     assert len(asked) == 1
+
+
+async def test_people_who_were_asked_stay_asked_whatever_a_rule_says_by_then() -> None:
+    """A rule of pydantic-ai may look at what a new worker does not have."""
+    says = [True]
+    app: Outlive = Outlive()
+    paid: list[int] = []
+
+    async def settle(cents: int) -> str:
+        paid.append(cents)
+        return "paid"
+
+    tools = FunctionToolset[Any]([settle], id="tools")
+    one = Agent(
+        scripted([call("settle", cents=7)]), name="one",
+        toolsets=[tools.approval_required(lambda ctx, definition, given: bool(says) and says.pop())],
+    )  # fmt: skip
+    registered = agent(app, one)
+    async with lab(app, deps=None, evict=True) as t:
+        run = await t.start(registered, "begin")
+        await t.advance(seconds=1)
+        await t.pause(run)
+        await t.resume(run)
+        await t.advance(seconds=1)
+        assert (await t.status(run), paid) == ("waiting", [])
+        await t.approve("one.settle")
+        assert await run.result() == "end"
+    assert paid == [7]
+
+
+async def test_what_a_person_abandons_is_told_to_the_model() -> None:
+    app: Outlive = Outlive()
+    one = Agent(scripted([call("settle", cents=7)]), name="one")
+
+    @one.tool_plain
+    async def settle(cents: int) -> str:
+        raise ConnectionError("nobody answers")
+
+    registered = agent(app, one)
+    async with lab(app, deps=None) as t:
+        run = await t.start(registered, "begin")
+        await t.advance(seconds=1)
+        assert await t.status(run) == "blocked"
+        await t.resolve(run, "one.settle", "abandon")
+        assert await run.result() == "end"

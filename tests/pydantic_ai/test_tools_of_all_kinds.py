@@ -11,6 +11,9 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Text
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from outlive import Operation, Outlive
+from outlive.errors import Refused, RunFailed
+from outlive.harness.crossing import pieces
+from outlive.harness.units import plain_tool, tool_name
 from outlive.pydantic_ai import agent, toolset
 from outlive.testing import lab
 
@@ -64,8 +67,8 @@ async def test_what_a_plain_tool_returns_is_never_taken_for_a_wrapper() -> None:
 class Server:
     """Tools of somebody else, who names them; `wrapped` is how pydantic-ai is given them."""
 
-    def __init__(self, name: str, wrapped: Callable[[FunctionToolset[Any]], Any]) -> None:
-        self.calls, tools = 0, FunctionToolset[Any](id="server")
+    def __init__(self, name: str, wrapped: Callable[[FunctionToolset[Any]], Any], id: str = "server") -> None:
+        self.calls, tools = 0, FunctionToolset[Any](id=id)
 
         async def act(model: str = "", prompt: str = "") -> str:
             self.calls += 1
@@ -203,3 +206,63 @@ async def test_an_agent_that_a_plain_tool_runs_calls_no_registered_tool() -> Non
         assert await t.run(registered, "begin") == "end"
         assert not t.sent("pay")
     assert "a call of pay inside the call of outer.delegate is refused" in str(told)
+
+
+async def test_two_calls_of_one_response_have_ids_of_their_own() -> None:
+    """Nobody could tell which of them people have decided about, and which was made."""
+    server = Server("act", lambda tools: tools)
+    one = Agent(scripted([call("act", "c1"), call("act", "c1", model="m")]), name="one", toolsets=[server.toolset])
+    with pytest.raises(RunFailed, match="two calls of one response have one id"):
+        await ended(one)
+    assert server.calls == 0
+
+
+async def test_tools_of_one_name_behind_two_prefixes_are_two_tools() -> None:
+    left = Server("act", lambda tools: tools.prefixed("left"), id="left")
+    right = Server("act", lambda tools: tools.prefixed("right"), id="right")
+    one = Agent(
+        scripted([call("left_act", "c1"), call("right_act", "c2")]), name="one", toolsets=[left.toolset, right.toolset]
+    )
+    app: Outlive = Outlive()
+    registered = agent(app, one, effects={"left_act": "read"})
+    async with lab(app, deps=None) as t:
+        run = await t.start(registered, "begin")
+        assert await run.result() == "end"
+        assert [row.tool for row in await t.operations(run)] == ["one.model", "one.right_act", "one.model"]
+    assert (left.calls, right.calls) == (1, 1)
+
+
+@pytest.mark.parametrize("of_the_app", [False, True])
+async def test_arguments_that_cannot_be_stored_are_mended(of_the_app: bool) -> None:
+    app: Outlive = Outlive()
+    tools: Any = toolset(app.tool()(search)) if of_the_app else FunctionToolset([plain_search], id="plain")
+    told: Told = []
+    model = scripted([call("search" if of_the_app else "plain_search", ctx="a\0b")], told=told)
+    registered = agent(app, Agent(model, name="one", toolsets=[tools]))
+    async with lab(app, deps=None) as t:
+        assert await t.run(registered, "begin") == "end"
+    assert told == ["in a\ufffdb"]
+
+
+async def plain_search(ctx: str) -> str:
+    """Search anywhere."""
+    return f"in {ctx}"
+
+
+def test_schemas_that_name_no_parameters_are_taken_as_they_are() -> None:
+    schemas: list[dict[str, Any]] = [
+        {"properties": {"value": True}},
+        {"properties": None},
+        {"properties": {"from": {}}},
+    ]
+    for schema in schemas:
+        made = plain_tool("one.act", "read", schema)
+        assert [one.name for one in made.signature.parameters] == ["arguments"]
+    assert tool_name("one", "files/read") == "one.files_read"
+    with pytest.raises(Refused, match="named so"):
+        agent(Outlive(), Agent(scripted(), name="car.model"))
+
+
+def test_arguments_of_another_framework_that_are_no_object_stay_text() -> None:
+    (piece,) = pieces({"type": "function_call", "call_id": "c1", "name": "act", "arguments": "[1]"})
+    assert piece.content == "[1]"

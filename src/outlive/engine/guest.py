@@ -230,18 +230,18 @@ class Guest:
 
     async def call(
         self, tool: ToolSpec, arguments: Mapping[str, object], *, body: Body | None = None, lane: str = "",
-        approval: Approval | None = None, made: Callable[[str], None] = _nobody,
+        approval: Approval | None = None, by_people: bool = True, made: Callable[[str], None] = _nobody,
     ) -> object:  # fmt: skip
         """From foreign code: `run.call` in the scope of the lane. `made` is told its key when it has its outcome.
 
         `body` is what a `Brought` tool does, in the context of whoever asks. `approval` is what it needs whose own rule
-        asks for none. Raises Refused inside such a body: its lane is taken by the call that it is of.
+        asks for none: where `by_people` says so, or has said so when people were asked. Raises Refused inside such a
+        body: its lane is taken by the call that it is of.
         """
         attempt, outer = _inside.get((None, ""))
         if attempt is self._attempt:
             why = "what a tool does is one call of the run; let the agent itself call it"
             raise Refused(what=f"a call of {tool.name} inside the call of {outer}", why=why)
-        run = self._run if approval is None else self._run.options(approval=approval)
         context = contextvars.copy_context()
 
         async def do(given: dict[str, object]) -> object:
@@ -250,7 +250,9 @@ class Guest:
             return await _within(context, lambda: body(given))
 
         async def make() -> object:
-            token = _brought.set(do)
+            token, run = _brought.set(do), self._run
+            if approval is not None and (by_people or (tool.policy.approval is None and self._was_asked(tool))):
+                run = run.options(approval=approval)
             try:
                 outcome = await cast(_Calls, run).call(tool, **arguments)
             finally:
@@ -259,6 +261,11 @@ class Guest:
             return outcome
 
         return await self.ask(make, lane)
+
+    def _was_asked(self, tool: ToolSpec) -> bool:
+        """Whether the log has people asked about the next call of a tool: then they are, whatever a rule says now."""
+        known = self._attempt.fold.keys.get(current.get().cursor.key_of(tool.name))
+        return known is not None and known.asked is not None
 
     async def hold(self, reason: Block, detail: str) -> None:
         """From foreign code: block the run after its last call, until a person says that it is to go on."""

@@ -59,8 +59,10 @@ async def spent(entries: AsyncIterable[Entry]) -> list[Spent]:
         if isinstance(fact, kinds.InDoubt) or resent:
             one.lost += 1
         elif isinstance(fact, kinds.Outcome) and fact.status == "succeeded" and entry.payload is not None:
-            one.add(json.loads(entry.payload))
-    return list(found.values())
+            recorded = json.loads(entry.payload)
+            if isinstance(recorded, dict) and isinstance(recorded.get("response"), dict):
+                one.add(recorded)
+    return [one for one in found.values() if one.requests or one.lost]
 
 
 def _pending(call: Call) -> bool:

@@ -130,4 +130,4 @@ def _arguments(given: JsonValue) -> JsonValue:
         read: JsonValue = json.loads(given or "{}")
     except ValueError:
         return given
-    return read
+    return read if isinstance(read, dict) else given

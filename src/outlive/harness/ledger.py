@@ -56,14 +56,14 @@ class Ledger:
         Raises what a `run.call` of it raises: ToolSaid, Rejected, ToolFailed.
         """
         named = is_named(tool)
-        approval = self.approval if by_people else None
 
         async def doing(approved: dict[str, object]) -> object:
             return storable(await do(cast(Json, approved if named else approved["arguments"])))
 
         asked = arguments if named else {"arguments": arguments}
         given = await self.guest.call(
-            tool, asked, body=doing, lane=call_id, approval=approval, made=self.notes(call_id)
+            tool, asked, body=doing, lane=call_id, approval=self.approval, by_people=by_people,
+            made=self.notes(call_id),
         )  # fmt: skip
         return cast(JsonValue, given)
 

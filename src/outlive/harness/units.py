@@ -20,6 +20,7 @@ from outlive.engine.definition import TOOL_TIMEOUT, ToolPolicy
 from outlive.engine.failures import writable
 from outlive.engine.guest import Brought
 from outlive.log.codec import NotDigested, Signature
+from outlive.model.errors import Refused
 from outlive.model.operation import Effect, Retry
 
 Json = dict[str, JsonValue]
@@ -106,10 +107,16 @@ ANY: Mapping[str, Any] = {"additionalProperties": True}
 """The schema of tools that nobody can name beforehand: what fits them is found out when they are called."""
 
 
+def check_agent_name(name: str) -> None:
+    """Raises Refused for a name with which all that the agent calls would be named as requests to a model are."""
+    if is_of_a_model(f"{name}.tool"):
+        raise Refused(what=f"an agent called {name}", why="requests to models are named so; name it without .model.")
+
+
 def tool_name(agent: str, name: str) -> str:
     """What calls of a plain tool of an agent are called in the log."""
-    plain = f"{agent}.{name}"
-    return f"{agent}.tool-{name}" if is_of_a_model(plain) else plain
+    plain = f"{agent}.{name.replace('/', '_')}"
+    return f"{agent}.tool-{plain.removeprefix(f'{agent}.')}" if is_of_a_model(plain) else plain
 
 
 def by_name(agent: str, name: str, effects: Mapping[str, Effect], *, tools: bool) -> Brought | None:
@@ -137,7 +144,8 @@ def storable(value: JsonValue) -> JsonValue:
 
 def _signature(name: str, schema: Mapping[str, Any]) -> Signature:
     properties, required = schema.get("properties", {}), schema.get("required", ())
-    if schema.get("additionalProperties") or not all(map(_can_be_named, properties)):
+    named = isinstance(properties, dict) and all(isinstance(one, dict) for one in properties.values())
+    if schema.get("additionalProperties") or not named or not all(map(_can_be_named, properties)):
         properties, required = {"arguments": {}}, ("arguments",)
     first = inspect.Parameter("op", inspect.Parameter.POSITIONAL_ONLY)
     parameters = [

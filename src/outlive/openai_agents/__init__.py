@@ -22,7 +22,7 @@ from outlive.app.spending import Spent, spent
 from outlive.engine.callables import describe
 from outlive.engine.definition import Agent
 from outlive.harness.loop import function_of
-from outlive.harness.units import by_name
+from outlive.harness.units import by_name, check_agent_name
 from outlive.model.approval import Approval
 from outlive.model.errors import Refused
 from outlive.model.operation import Effect
@@ -53,12 +53,13 @@ def agent(  # noqa: PLR0913 - what can be said of an agent
     """
     own = name or agent.name
     config = run_config or RunConfig(tool_not_found_behavior="return_error_to_model")
+    check_agent_name(own)
     _check(own, agent, config)
-    tools = {}
+    tools, served = {}, any(one.mcp_servers for one in agents_of(agent))
     for tool in plain_tools(own, agent, effects or {}):
         app.registry.add_tool(tool)
         tools[tool.name] = tool
-    app.registry.unnamed.append(lambda tool: by_name(own, tool, effects or {}, tools=False))
+    app.registry.unnamed.append(lambda tool: by_name(own, tool, effects or {}, tools=served))
     settings = Settings(own, agent, tools, effects or {}, approval, max_turns, config)
     made: Agent[str, Any] = Agent(
         own,

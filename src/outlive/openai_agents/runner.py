@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from agents import Agent, RunConfig, RunHooks, Runner, RunResult, RunState
@@ -13,9 +14,11 @@ from agents.run import DEFAULT_MAX_TURNS
 from agents.run_error_handlers import RunErrorHandlers
 
 from outlive.app.outlive import Outlive
+from outlive.engine.definition import ToolSpec
 from outlive.engine.guest import Guest
 from outlive.engine.operation import sending
 from outlive.engine.run import Run, running
+from outlive.harness.units import by_name
 from outlive.model.approval import Approval
 from outlive.model.errors import Refused, ScopeError
 from outlive.model.operation import Effect
@@ -52,6 +55,10 @@ class DurableRunner:
             for tool in plain_tools(one.name, one, {name: e for name, e in self._effects.items() if name in own}):
                 app.registry.add_tool(tool)
                 self._tools[tool.name] = tool
+            app.registry.unnamed.append(partial(self._by_name, one.name))
+
+    def _by_name(self, agent: str, tool: str) -> ToolSpec | None:
+        return by_name(agent, tool, self._effects, tools=True)
 
     async def run(  # noqa: PLR0913 - as the SDK's runner is called
         self, starting_agent: Agent[C], input: str | list[TResponseInputItem] | RunState[C], *,

@@ -23,8 +23,8 @@ from outlive.engine.callables import run_callable
 from outlive.engine.definition import TOOL_TIMEOUT, Agent, Tool, ToolSpec
 from outlive.engine.guest import Brought
 from outlive.engine.operation import Operation, sending
-from outlive.harness.units import Json, ToolSaid, plain_tool
-from outlive.model.errors import Abandoned, BadArguments, Rejected, ToolFailed, UndecodableEntry
+from outlive.harness.units import Json, ToolSaid, plain_tool, tool_name
+from outlive.model.errors import Abandoned, BadArguments, NotSerialisable, Rejected, ToolFailed, UndecodableEntry
 from outlive.model.operation import Effect
 from outlive.openai_agents.items import shown
 from outlive.openai_agents.lanes import Turning, driving
@@ -94,7 +94,7 @@ class _Registered(OfRuns):
             arguments = self._tool.signature.decode(text or "{}", where=f"the arguments of {self.name}")
             notes = turning.ledger.notes(lane)
             given = await turning.guest.call(self._tool, arguments, lane=lane, made=notes)
-        except (UndecodableEntry, BadArguments) as wrong:
+        except (UndecodableEntry, BadArguments, NotSerialisable) as wrong:
             return f"these arguments do not fit: {wrong}"
         except Rejected as rejected:
             return f"{_REFUSED}{rejected.reason}"
@@ -150,7 +150,7 @@ def plain(agent: str, name: str, tool: FunctionTool, effect: Effect) -> Brought:
     schema = {**tool.params_json_schema, "required": ()}
     seconds = tool.timeout_seconds
     timeout = timedelta(seconds=seconds) if seconds is not None else TOOL_TIMEOUT
-    return plain_tool(f"{agent}.{name}", effect, schema, _source(tool), timeout=timeout)
+    return plain_tool(tool_name(agent, name), effect, schema, _source(tool), timeout=timeout)
 
 
 def _source(tool: FunctionTool) -> Callable[..., object] | None:
@@ -194,7 +194,7 @@ class _Plain:
             )  # fmt: skip
         except ToolSaid as said:
             return await self._failed(ctx, ModelBehaviorError(str(said.said["message"])))
-        except BadArguments as wrong:
+        except (BadArguments, NotSerialisable) as wrong:
             return await self._failed(ctx, ModelBehaviorError(str(wrong)))
         except Rejected as rejected:
             return f"{_REFUSED}{rejected.reason}"

@@ -10,7 +10,7 @@ from agents import Agent, FunctionTool, Handoff, HostedMCPTool, RunConfig, RunCo
 from agents.tool import CodeInterpreterTool, FileSearchTool, ImageGenerationTool, ToolSearchTool, WebSearchTool
 
 from outlive.engine.guest import Brought
-from outlive.harness.units import is_of_a_model, model_name
+from outlive.harness.units import model_name
 from outlive.model.errors import Refused
 from outlive.model.operation import Effect
 from outlive.openai_agents.lanes import Turning
@@ -115,8 +115,6 @@ def plain_tools(name: str, start: Agent[Any], effects: Mapping[str, Effect]) -> 
                 continue
             found.add(tool.name)
             named = f"{path}.{tool.name}" if path else tool.name
-            if is_of_a_model(f"{name}.{named}"):
-                raise Refused(what=f"a plain tool {named!r} of {name}", why="requests to its models are called so")
             tools[named] = plain(name, named, tool, effects.get(tool.name, "external"))
     unknown = set(effects) - found
     if unknown and not any(agent.mcp_servers for agent in agents_of(start)):
@@ -134,6 +132,8 @@ def check(agent: Agent[Any], tool: Tool) -> None:
     """Raises Refused for a tool whose calls could not be recorded."""
     what = f"the tool {tool.name!r} of {agent.name}"
     if isinstance(tool, FunctionTool):
+        if isinstance(tool.on_invoke_tool, OfRuns) and tool.needs_approval:
+            raise Refused(what=f"needs_approval of {what}", why="it is registered; say approval= there")
         if tool._is_agent_tool:
             raise Refused(what=what, why="what that agent does would not be recorded; say tool_of(agent(app, …))")
     elif not isinstance(tool, _HOSTED):

@@ -15,7 +15,7 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is installed where tests run
     raise ImportError("outlive.pydantic_ai needs pydantic-ai: pip install 'outlive[agent]'") from error
 from pydantic_ai.models import Model
-from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
+from pydantic_ai.toolsets import AbstractToolset, ApprovalRequiredToolset, FilteredToolset, FunctionToolset
 from pydantic_ai.usage import UsageLimits
 
 from outlive.app.frameworks import registered_here
@@ -25,7 +25,7 @@ from outlive.engine.callables import describe
 from outlive.engine.definition import Agent
 from outlive.engine.guest import Brought
 from outlive.harness.loop import function_of
-from outlive.harness.units import by_name, plain_tool, tool_name
+from outlive.harness.units import by_name, check_agent_name, plain_tool, tool_name
 from outlive.model.approval import Approval
 from outlive.model.errors import Refused
 from outlive.model.operation import Effect
@@ -64,6 +64,7 @@ def agent(  # noqa: PLR0913 - what can be said of an agent
     own = name or agent.name
     if not own:
         raise Refused(what="an agent of pydantic-ai without a name", why="what it does is recorded under it; name it")
+    check_agent_name(own)
     if choose is not None and not models:
         raise Refused(what=f"choose= of {own}", why="there is nothing to choose from; say models={role: model}")
     known = Effects(effects or {}, believe_hints=believe_hints)
@@ -102,7 +103,8 @@ def _registered(
                 )
             ids.add(leaf.id)
         opaque = opaque or not isinstance(given, FunctionToolset)
-        for known, tool in (each for one in leaves for each in getattr(one, "tools", {}).items()):
+        named = leaves if _keeps_names(given) else []
+        for known, tool in (each for one in named for each in getattr(one, "tools", {}).items()):
             found.add(known)
             if (tool.metadata or {}).get(KEY) is False:
                 ours.add(known)
@@ -119,6 +121,13 @@ def _registered(
     # Requests to its models, and tools that only a server or a wrapper can name.
     app.registry.unnamed.append(lambda tool: by_name(name, tool, effects, tools=opaque))
     return tools
+
+
+def _keeps_names(toolset: AbstractToolset[Any]) -> bool:
+    """Whether its tools are called by the model what they are called in it."""
+    while isinstance(toolset, ApprovalRequiredToolset | FilteredToolset):
+        toolset = toolset.wrapped
+    return isinstance(toolset, FunctionToolset)
 
 
 def _output(name: str, agent: pydantic_ai.Agent[D, O]) -> Any:

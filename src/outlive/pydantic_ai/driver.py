@@ -14,6 +14,7 @@ from pydantic_ai import Agent
 from pydantic_ai._agent_graph import CallToolsNode, ModelRequestNode
 from pydantic_ai.direct import model_request
 from pydantic_ai.durable_exec import JSON_CODEC
+from pydantic_ai.exceptions import UnexpectedModelBehavior
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserPromptPart
 from pydantic_ai.models import Model, infer_model
 from pydantic_ai.usage import RunUsage, UsageLimits
@@ -116,6 +117,7 @@ class Conversation(Loop):
             manager = agent_run.ctx.deps.tool_manager
             if manager.ctx is not None:
                 manager.ctx.retries.update(turn.retries)
+            _check_ids(node.model_response)
             ledger.named = {one.tool_call_id: one.tool_name for one in node.model_response.tool_calls}
             async with self.guest.lanes([one.tool_call_id for one in node.model_response.tool_calls]):
                 after = await agent_run.next(node)
@@ -234,6 +236,13 @@ class Conversation(Loop):
             self._add(messages)
         self._summary = found.compacted.summary if found.compacted is not None else ""
         self._usage = self._told + _usage.validate_python(turn.beside)
+
+
+def _check_ids(response: ModelResponse) -> None:
+    """Raises UnexpectedModelBehavior where two calls have one id: nobody could tell what became of which."""
+    ids = [one.tool_call_id for one in response.tool_calls]
+    if len(set(ids)) < len(ids):
+        raise UnexpectedModelBehavior(f"two calls of one response have one id: {sorted(ids)}")
 
 
 @cache

@@ -28,7 +28,7 @@ from outlive.engine.guest import Guest
 from outlive.harness import ledger
 from outlive.harness.units import ANY, AskedAgain, Json, ModelRefused, ToolSaid, plain_tool, storable, tool_name
 from outlive.model.approval import Approval
-from outlive.model.errors import BadArguments, Rejected, ToolFailed
+from outlive.model.errors import Abandoned, BadArguments, NotSerialisable, Rejected, ToolFailed
 from outlive.pydantic_ai.messages import brief, response_of
 from outlive.pydantic_ai.servers import Effects, watched
 
@@ -92,7 +92,7 @@ class Ledger(ledger.Ledger):
             return said.said
         except Rejected as rejected:
             return _failed(f"a person has refused this: {rejected.reason}")
-        except (ToolFailed, BadArguments) as failed:
+        except (ToolFailed, Abandoned, BadArguments, NotSerialisable) as failed:
             return _failed(str(failed))
 
 

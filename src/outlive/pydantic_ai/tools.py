@@ -14,7 +14,7 @@ from pydantic_ai.exceptions import UserError
 
 from outlive.engine.definition import Tool, ToolSpec
 from outlive.engine.operation import Operation, sending
-from outlive.model.errors import Abandoned, Rejected, ToolFailed
+from outlive.model.errors import Abandoned, BadArguments, NotSerialisable, Rejected, ToolFailed
 from outlive.pydantic_ai.driver import driving
 from outlive.pydantic_ai.durability import KEY
 from outlive.pydantic_ai.ledger import Ledger
@@ -85,9 +85,13 @@ def _function(tool: ToolSpec) -> Callable[..., Awaitable[object]]:
     async def call(ctx: RunContext[Any], /, **arguments: object) -> object:
         ledger = _driving(tool.name)
         lane = str(ctx.tool_call_id)
-        approval = ledger.approval if ctx.tool_call_approved else None
+        by_people = bool(ctx.tool_call_approved)
         try:
-            return await ledger.guest.call(tool, arguments, lane=lane, approval=approval, made=ledger.notes(lane))
+            return await ledger.guest.call(
+                tool, arguments, lane=lane, approval=ledger.approval, by_people=by_people, made=ledger.notes(lane)
+            )  # fmt: skip
+        except (BadArguments, NotSerialisable) as wrong:
+            raise TellModel(str(wrong)) from wrong
         except Rejected as rejected:
             raise TellModel(f"a person has refused this: {rejected.reason}") from rejected
         except told as failed:

@@ -137,9 +137,10 @@ def results(messages: Sequence[ModelMessage], most: int) -> FunctionToolset[obje
         for message in reversed(messages):
             for part in message.parts:
                 if isinstance(part, ToolReturnPart) and part.tool_call_id == call_id and part.tool_name != READ:
+                    start = max(start, 0)
                     text, end = _text(part), start + most
                     rest = f"\n[{len(text)} characters in all: go on with start={end}]" if end < len(text) else ""
-                    return text[max(start, 0) : end] + rest
+                    return text[start:end] + rest
         raise ModelRetry(f"there is no result of a call {call_id!r}")
 
     tools: FunctionToolset[object] = FunctionToolset(id="outlive-results")
