@@ -180,11 +180,6 @@ class Inventive(Agent[None]):
         return [check]
 
 
-def compact(what: str) -> str:
-    """Named as summaries are."""
-    return what
-
-
 def refusals() -> Iterator[tuple[str, Agent[None], dict[str, Any]]]:
     """What cannot be registered, and why."""
     inner = Agent[None](name="inner", model=Talking(inside))
@@ -195,7 +190,6 @@ def refusals() -> Iterator[tuple[str, Agent[None], dict[str, Any]]]:
     yield "require_approval='never'", Agent[None](name="one", tools=[HostedMCPTool(tool_config=asking)]), {}
     yield "no such tool", Agent[None](name="one"), {"effects": {"crawl": "read"}}
     yield "registered with its effect", Agent[None](name="one", tools=toolset(of_app)), {"effects": {"note": "read"}}
-    yield "requests to its models", Agent[None](name="one", tools=[function_tool(compact)]), {}
     yield "say result=", Agent[None](name="one", handoffs=[Agent[None](name="two", output_type=int)]), {}
     yield "two agents of one name", Agent[None](name="one", handoffs=[Agent[None](name="one")]), {}
     yield "own tools would not be recorded", Inventive(name="one"), {}

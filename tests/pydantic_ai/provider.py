@@ -12,6 +12,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx2
+import pytest
+
 Reply = dict[str, Any]
 
 INPUT, OUTPUT = 11, 7
@@ -185,9 +188,22 @@ def _anthropic_stream(said: str | dict[str, Reply], request: Reply) -> str:
 
 @asynccontextmanager
 async def provider(script: Callable[[list[Reply]], str | dict[str, Reply]]) -> AsyncIterator[Provider]:
-    """A provider that listens while the block lasts."""
+    """A provider that listens while the block lasts. Clients that are made meanwhile are closed after it: nobody else
+    would, and their sockets would be found unclosed in some other test.
+    """
+    made: list[httpx2.AsyncClient] = []
+    begin = httpx2.AsyncClient.__init__
+
+    def noted(client: httpx2.AsyncClient, *args: Any, **options: Any) -> None:
+        made.append(client)
+        begin(client, *args, **options)
+
     one = Provider(script)
     server = await asyncio.start_server(one.serve, "127.0.0.1", 0)
     one.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server:
-        yield one
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpx2.AsyncClient, "__init__", noted)
+        async with server:
+            yield one
+            for client in made:
+                await client.aclose()
