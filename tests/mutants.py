@@ -856,7 +856,7 @@ MUTANTS = [
     Mutant(
         "pydantic-ai: a tool is called as requests to its model are",
         "harness/units.py",
-        'return f"{agent}.tool-{name}" if is_of_a_model(plain) else plain',
+        "return f\"{agent}.tool-{plain.removeprefix(f'{agent}.')}\" if is_of_a_model(plain) else plain",
         "return plain",
         f"{AGENTS}/test_tools_of_all_kinds.py -k is_no_request",
     ),
