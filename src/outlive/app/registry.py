@@ -23,7 +23,9 @@ class Registry:
         self.tools: dict[str, ToolSpec] = {}
         self.include = tuple(include)
         self.unnamed: list[Callable[[str], ToolSpec | None]] = []
-        """Tools that only a server can name: what there is to decide about an operation of that name, if it is one."""
+        """What there is to decide about an operation of a name that nobody registers: a request to a model, a tool that
+        only a server can name. None where it is none of them.
+        """
 
     def add_tool(self, tool: ToolSpec) -> None:
         """Raises DuplicateName."""

@@ -34,7 +34,7 @@ class Turn(BaseModel):
     retries: dict[str, int] = Field(default_factory=dict)
     output_retries: int = 0
     kept_from: int = 0
-    """Where the messages begin that are handed over; those before, but for the first one, are in the last summary."""
+    """The turn from which on messages are handed over, counted from 0. Those before it are in the last summary."""
     beside: dict[str, JsonValue] = Field(default_factory=dict)
     """What was used up to here and no response of the conversation tells: calls of tools, and what summaries cost."""
     warned: list[str] = Field(default_factory=list)
@@ -53,7 +53,7 @@ class Turn(BaseModel):
 class Compacted(BaseModel):
     """A conversation was summed up for its model. Nothing is left out of the log by it: it changes what a model sees.
 
-    `first` to `last` are the messages that gave way to the `summary`, counted from 0. `tokens_before` is what the
+    `first` to `last` are the turns that gave way to the `summary`, counted from 1. `tokens_before` is what the
     provider has counted in the last request before; `tokens_after` what is expected of the next, in proportion to the
     length of both.
     """
