@@ -6,15 +6,12 @@ operation that acts (in a step, a `read` tool, a look-up) it does nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Self
 
 import httpx
 
-from outlive.engine.operation import Operation, sending
-
-Trace = Callable[[str, Mapping[str, object]], Awaitable[None]]
+from outlive.engine.operation import guarding, sending
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):
@@ -36,7 +33,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         op = sending.get()
         if op is not None:
             op.guard()
-            request.extensions = {**request.extensions, "trace": _guarding(op, request.extensions.get("trace"))}
+            request.extensions = {**request.extensions, "trace": guarding(op, request.extensions.get("trace"))}
         return await self._inner.handle_async_request(request)
 
     async def aclose(self) -> None:
@@ -53,15 +50,3 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         at: TracebackType | None = None,
     ) -> None:
         await self._inner.__aexit__(kind, error, at)
-
-
-def _guarding(op: Operation[object], given: Trace | None) -> Trace:
-    async def trace(event: str, info: Mapping[str, object]) -> None:
-        if event.endswith(".send_request_headers.started"):
-            op.guard()
-        elif event.endswith((".send_request_headers.complete", ".send_request_headers.failed")):
-            op.sent()
-        if given is not None:
-            await given(event, info)
-
-    return trace

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
-from outlive.engine.callables import placeholder
+from outlive.engine.callables import describe, placeholder
 from outlive.engine.definition import Agent
 from outlive.model.errors import Refused
 from outlive.model.function import UserFunction
@@ -30,7 +31,18 @@ def register(app: Outlive[Any], agent: object, settings: dict[str, Any]) -> Agen
     return cast("Agent[str, Any]", import_module(adapter).agent(app, agent, **settings))
 
 
-def registered_here() -> UserFunction:
+def registered(
+    app: Outlive[Any], name: str, version: str, drive: UserFunction, renamed: Mapping[str, str] | None
+) -> Agent[str, Any]:  # fmt: skip
+    """For adapters: register what drives an agent of a framework, as what stands where user code does so."""
+    made: Agent[str, Any] = Agent(name, version, drive, renamed=renamed)
+    made.source = _here()
+    made.where = describe(made.source)
+    app.registry.add_agent(made)
+    return made
+
+
+def _here() -> UserFunction:
     """A function that stands where user code is registering an agent: what the build follows, and what is told."""
     frame = sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("outlive."):

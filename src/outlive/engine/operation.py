@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -222,3 +222,24 @@ class Operation(Generic[D]):
 
 # The operation that the running code sends, for transports that guard the moment before bytes go out.
 sending: ContextVar[Operation[object] | None] = ContextVar("outlive_operation", default=None)
+
+
+Trace = Callable[[str, Mapping[str, object]], Awaitable[None]]
+"""How HTTP clients of the family of httpx tell of the steps of a request: their extension `trace`."""
+
+
+def guarding(op: Operation[D], given: Trace | None) -> Trace:
+    """Leave is asked for at the last moment before a request goes out; what went out after its window is told of.
+
+    Whoever traces the request already is told as before.
+    """
+
+    async def trace(event: str, info: Mapping[str, object]) -> None:
+        if event.endswith(".send_request_headers.started"):
+            op.guard()
+        elif event.endswith((".send_request_headers.complete", ".send_request_headers.failed")):
+            op.sent()
+        if given is not None:
+            await given(event, info)
+
+    return trace

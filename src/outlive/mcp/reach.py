@@ -23,7 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, JSONRPCRequest
 
-from outlive.engine.operation import Operation
+from outlive.engine.operation import Operation, guarding
 from outlive.model.errors import Refused
 from outlive.model.signals import NotSent
 
@@ -34,7 +34,6 @@ KEY = "outlive/key"
 _TURNED_AWAY = (401, 403, 407, 429)
 
 Streams = tuple[Any, Any]
-Trace = Callable[[str, Mapping[str, object]], Awaitable[None]]
 
 
 class TurnedAway(NotSent):
@@ -180,7 +179,7 @@ class _Carrier(httpx2.AsyncBaseTransport):
         way = self._ways.get(_key_of(request)) if request.method == "POST" else None
         if way is None:
             return await self._inner.handle_async_request(request)
-        request.extensions = {**request.extensions, "trace": _guarding(way.op, request.extensions.get("trace"))}
+        request.extensions = {**request.extensions, "trace": guarding(way.op, request.extensions.get("trace"))}
         try:
             way.op.guard()
             response = await self._inner.handle_async_request(request)
@@ -214,17 +213,3 @@ def _key_of(request: httpx2.Request) -> str:
 def _failed(request: httpx2.Request, why: str) -> httpx2.Response:
     error = {"jsonrpc": "2.0", "id": None, "error": {"code": CONNECTION_CLOSED, "message": why}}
     return httpx2.Response(502, json=error, request=request)
-
-
-def _guarding(op: Operation[Any], given: Trace | None) -> Trace:
-    """As the transport of `outlive.http`: leave at the last moment, and word of what went out after it."""
-
-    async def trace(event: str, info: Mapping[str, object]) -> None:
-        if event.endswith(".send_request_headers.started"):
-            op.guard()
-        elif event.endswith((".send_request_headers.complete", ".send_request_headers.failed")):
-            op.sent()
-        if given is not None:
-            await given(event, info)
-
-    return trace

@@ -16,10 +16,9 @@ except ImportError as error:  # pragma: no cover - the extra is installed where 
 from agents import AgentOutputSchemaBase, RunConfig
 from agents.run import DEFAULT_MAX_TURNS
 
-from outlive.app.frameworks import registered_here
+from outlive.app.frameworks import registered
 from outlive.app.outlive import Outlive
 from outlive.app.spending import Spent, spent
-from outlive.engine.callables import describe
 from outlive.engine.definition import Agent
 from outlive.harness.loop import function_of
 from outlive.harness.units import by_name, check_agent_name
@@ -61,16 +60,8 @@ def agent(  # noqa: PLR0913 - what can be said of an agent
         tools[tool.name] = tool
     app.registry.unnamed.append(lambda tool: by_name(own, tool, effects or {}, tools=served))
     settings = Settings(own, agent, tools, effects or {}, approval, max_turns, config)
-    made: Agent[str, Any] = Agent(
-        own,
-        version,
-        function_of(own, result or _output(own, agent), lambda run: Conversation(run, settings)),
-        renamed=renamed,
-    )
-    made.source = registered_here()
-    made.where = describe(made.source)
-    app.registry.add_agent(made)
-    return made
+    drive = function_of(own, result or _output(own, agent), lambda run: Conversation(run, settings))
+    return registered(app, own, version, drive, renamed)
 
 
 def _check(name: str, agent: agents.Agent[Any], config: RunConfig) -> None:

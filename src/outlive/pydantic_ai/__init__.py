@@ -18,10 +18,9 @@ from pydantic_ai.models import Model
 from pydantic_ai.toolsets import AbstractToolset, ApprovalRequiredToolset, FilteredToolset, FunctionToolset
 from pydantic_ai.usage import UsageLimits
 
-from outlive.app.frameworks import registered_here
+from outlive.app.frameworks import registered
 from outlive.app.outlive import Outlive
 from outlive.app.spending import Spent, spent
-from outlive.engine.callables import describe
 from outlive.engine.definition import Agent
 from outlive.engine.guest import Brought
 from outlive.harness.loop import function_of
@@ -68,21 +67,13 @@ def agent(  # noqa: PLR0913 - what can be said of an agent
     if choose is not None and not models:
         raise Refused(what=f"choose= of {own}", why="there is nothing to choose from; say models={role: model}")
     known = Effects(effects or {}, believe_hints=believe_hints)
-    registered = _registered(app, own, agent, known)
+    tools = _registered(app, own, agent, known)
     settings = Settings(
-        own, agent, registered, known, dict(models or {}), choose, approval,
+        own, agent, tools, known, dict(models or {}), choose, approval,
         limits or UsageLimits(request_limit=None), stream, compact,
     )  # fmt: skip
-    made: Agent[str, O] = Agent(
-        own,
-        version,
-        function_of(own, result or _output(own, agent), lambda run: Conversation(run, settings)),
-        renamed=renamed,
-    )
-    made.source = registered_here()
-    made.where = describe(made.source)
-    app.registry.add_agent(made)
-    return made
+    drive = function_of(own, result or _output(own, agent), lambda run: Conversation(run, settings))
+    return registered(app, own, version, drive, renamed)
 
 
 def _registered(
