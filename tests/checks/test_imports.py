@@ -16,6 +16,7 @@ MODULES = {
     "claude.transcripts": "import outlive.app, outlive.store.port",
     "cli.ps": "import outlive.app, outlive.mcp",
     "a2a.tasks": "import outlive.app",
+    "gate.judge": "import outlive.app, outlive.engine.rehearsal",
     "mcp.server": "import outlive.app, outlive.engine.control",
     "app.compose": "import outlive.store.sqlite, outlive.store.postgres, outlive.harness.function, outlive.engine.run",
     "harness.function": "import outlive.engine.run",

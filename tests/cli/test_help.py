@@ -35,7 +35,7 @@ def test_there_are_the_verbs() -> None:
         "adopt", "answer", "approvals", "approve", "audit verify", "cancel", "complete", "config", "db check",
         "db init", "db upgrade", "doctor", "export", "fork", "import", "keys", "log", "mcp", "notifications",
         "notify test", "pause",
-        "ps", "questions", "reject", "resolve", "restart", "resume", "retention", "retry", "rollback", "run", "send",
+        "ps", "questions", "reject", "replay", "resolve", "restart", "resume", "retention", "retry", "rollback", "run", "send",
         "show",
         "start", "terminate", "versions", "worker",
     ]  # fmt: skip

@@ -22,7 +22,7 @@ WORDS = {
     "db check": (), "db init": (), "config": (), "start": ("greet", '"bo"', "--id", RUN), "ps": (),
     "run": ("greet", '"ada"', "--id", "run"), "show": ("run",), "log": ("run",), "questions": (),
     "answer": (RUN, "q", '"a"'), "send": (RUN, "news", '"a"'), "resolve": ("op", "--happened", '"a"'),
-    "retry": ("run", *WHY), "adopt": ("run",), "versions": (), "doctor": (), "audit verify": (), "notifications": (),
+    "retry": ("run", *WHY), "adopt": ("run",), "versions": (), "replay": (), "doctor": (), "audit verify": (), "notifications": (),
     "notify test": (), "pause": (RUN, *WHY), "resume": (RUN, *WHY), "export": ("run",), "import": ("none.jsonl",),
     "retention": (), "cancel": (RUN, *WHY), "terminate": (RUN, *WHY), "fork": ("run", *WHY),
     "restart": ("run", *WHY), "rollback": ("run", *WHY),

@@ -132,7 +132,7 @@ class Attempt(Seam):
         Raises what makes it impossible, translates cancellation.
         """
         scope = self._owned(asked, line)
-        scope.asked = asked
+        scope.asked, scope.line = asked, line
         try:
             yield scope
         except asyncio.CancelledError:
@@ -282,6 +282,18 @@ class Attempt(Seam):
         self.wakes += 1
         for scope in self.scopes.values():
             self.wake(scope)
+
+    async def beyond(
+        self, scope: Scope, call: Call | None, changed: Callable[[], list[str]] = lambda: []
+    ) -> None:  # fmt: skip
+        """What is asked for has no outcome in the log: `call` is what is recorded of it, None if nothing is.
+
+        `changed` says what the code declares about it otherwise than what is recorded of it.
+        """
+
+    def rests_in(self, scope: str) -> bool:
+        """Whether the scope of that name is held, whatever it could do."""
+        return False
 
     def marked(self) -> None:
         """See Seam. Another branch may wait for it."""

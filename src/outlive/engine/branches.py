@@ -35,7 +35,7 @@ class Branches:
         self._limit, self._queued, self._begun = limit, 0, 0
         self._seen: set[str] = set()
         self._deciding = False
-        self._line = ""
+        self._line = self._scope = ""
         self._children: dict[str, Scope] = {}
         self._tasks: dict[str, asyncio.Task[object]] = {}
 
@@ -45,6 +45,7 @@ class Branches:
         self._line = line
         shown = f"{self._ends}({', '.join(asked)})"
         with attempt.entering(shown, line) as scope:
+            self._scope = scope.name
             _refuse_unwritable(asked, f"run.{self._ends}")
             keys = self._recorded_as(scope, asked)
             self._starts = dict(zip(keys, self._starts.values(), strict=True))
@@ -91,6 +92,8 @@ class Branches:
 
     def moves(self) -> bool:
         """Whether it will go on by itself although no branch shows it: an end to deal with, or a place that is free."""
+        if self._attempt.rests_in(self._scope):
+            return False
         ended = {name for name, task in self._tasks.items() if task.done()}
         free = self._queued > 0 and self._begun < self._limit
         return free or len(ended) == len(self._tasks) or (self._deciding and bool(ended - self._seen))

@@ -72,7 +72,10 @@ def caller_line(depth: int = 1) -> str:
     frame: FrameType | None = sys._getframe(depth + 1)
     if frame is None:
         return "?"
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return f"{_file(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+_file = functools.lru_cache(maxsize=1024)(os.path.basename)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -174,10 +174,11 @@ class Run(Generic[D]):
         attempt.unawaited.pop(ticket, None)
         signature = attempt.step_signature(name, fn)
         arguments = signature.bind(args, kwargs)
-        asked = self._asked(name, signature.encode(arguments), signature.digest_form(arguments), line)
+        asked = self._asked(name, lambda: signature.encode(arguments), signature.digest_form(arguments), line)
         with attempt.entering(asked.shown, line) as scope:
             key, call = attempt.consume(scope, "step", name, asked.digest, asked.shown, line)
             if call is None or not call.done:
+                await attempt.beyond(scope, call)
                 positional, named = signature.spread(arguments)
                 what = Repeatable(
                     asked, False, lambda _: run_callable(fn, *positional, **named), signature.result,
@@ -192,7 +193,7 @@ class Run(Generic[D]):
         attempt, signature = self._attempt, tool.signature
         attempt.unawaited.pop(ticket, None)
         arguments = signature.bind(args, kwargs)
-        asked = self._asked(tool.name, signature.encode(arguments), signature.digest_form(arguments), line)
+        asked = self._asked(tool.name, lambda: signature.encode(arguments), signature.digest_form(arguments), line)
         options = self._options
         policy = Policy(
             options.timeout or tool.policy.timeout, options.retry or tool.policy.retry, options.approval,
@@ -202,6 +203,7 @@ class Run(Generic[D]):
             key, call = attempt.consume(scope, "operation", tool.name, asked.digest, asked.shown, line)
             if call is None or not call.done:
                 send = Send(attempt, scope, tool, policy, asked, key, arguments)
+                await attempt.beyond(scope, call, send.changed)
                 work = self._perform(send, call)
                 # What is harmless to repeat is cut short, as a step is.
                 harmless = tool.policy.effect == "read" and (call is None or call.sent is None)
@@ -246,9 +248,12 @@ class Run(Generic[D]):
             send.allowed if send.consent.needed else None,
         )
 
-    def _asked(self, name: str, text: str, form: bytes, line: str) -> Asked:
-        scrub = self._attempt.kit.scrubber.scrub
-        return Asked(name, self._attempt.digest(form), scrub(show(name, text)), line)
+    def _asked(self, name: str, text: Callable[[], str], form: bytes, line: str) -> Asked:
+        digest, scope = self._attempt.digest(form), current.get(None)
+        head = scope.cursor.head if scope is not None else None
+        if head is not None and head.digest == digest and head.name == name:
+            return Asked(name, digest, head.shown, line)  # written as it was when it was recorded
+        return Asked(name, digest, self._attempt.kit.scrubber.scrub(show(name, text())), line)
 
     async def use(self, agent: Agent[I, R], input: I, /) -> R:
         """Have another agent do a part of the task, in this run and its log: what it does is recorded here.
@@ -425,7 +430,7 @@ class Run(Generic[D]):
         check_name("event name", name)
         codec = codec_of(type(data))
         text = clean(attempt.kit.scrubber, codec, codec.encode(data, where=f"event {name}"), f"event {name}")
-        asked = self._asked(f"emit:{name}", text, canonical(data), line)
+        asked = self._asked(f"emit:{name}", lambda: text, canonical(data), line)
         with attempt.entering(asked.shown, line) as scope:
             key, call = attempt.consume(scope, "emit", asked.name, asked.digest, asked.shown, line)
             if call is None:

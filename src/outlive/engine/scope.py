@@ -41,7 +41,7 @@ class Scope:
         self.cursor = Cursor(name, recorded)
         self.task: asyncio.Task[object] | None = None
         self.sending: asyncio.Task[Call] | None = None
-        self.asked = ""
+        self.asked = self.line = ""
         self.joining = False
         self.executing = False
         self.shielded = False

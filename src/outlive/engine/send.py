@@ -147,6 +147,24 @@ class Send:
                 return id
         return None
 
+    def changed(self) -> list[str]:
+        """What the tool declares of a call in flight otherwise than when it was asked for, and what holds, in words.
+
+        Raises Diverged where what was approved does not fit the tool any more.
+        """
+        self.consent.adopt()
+        call = self.attempt.fold.keys.get(self.key)
+        if call is None:
+            return []
+        sent, now, found = call.sent, acting(self.tool.policy.effect), []
+        if sent is not None and call.attempt and sent.effect != now:
+            found.append(f"{call.shown} was sent as {sent.effect}, and is now {now}; it is treated as {sent.effect}")
+        if call.asked is not None and not call.asked.over and (rule := self.consent.rule) is None:
+            found.append(f"{call.shown} waits for an approval that is not asked for any more; it is sent without")
+        elif call.asked is not None and not call.asked.over and rule is not None and call.asked.policy != rule.policy:
+            found.append(f"{call.shown} waits for an approval under another rule; it is asked for anew")
+        return found
+
     def keyed(self, key: str) -> str:
         """The key of what is sent: another one where other arguments were approved than were proposed."""
         executed = self.consent.executed

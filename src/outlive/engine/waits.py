@@ -42,6 +42,7 @@ async def wait(attempt: Attempt, asked: Asked, wanted: Wanted) -> Call:
     with attempt.entering(asked.shown, asked.line) as scope:
         key, call = attempt.consume(scope, "wait", asked.name, asked.digest, asked.shown, asked.line)
         if call is None or not call.done:
+            await attempt.beyond(scope, call)
             await _until_over(attempt, scope, key, asked, wanted, call)
         return attempt.fold.keys[key] if call is None else call
 

@@ -1,0 +1,28 @@
+"""A run as it is recorded: its row, what replay has to meet, and the key of its digests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outlive.log.entry import Entry
+from outlive.model.errors import UnknownRun
+from outlive.model.ids import RunId, Tenant
+from outlive.model.run import RunRow
+from outlive.store.keeping import Kept
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A run, the entries of its window, and its tenant's key."""
+
+    row: RunRow
+    entries: list[Entry]
+    key: bytes
+
+
+async def recorded(store: Kept, tenant: Tenant, run: RunId) -> Recorded:
+    """Read a run; a worker may append to it meanwhile. Raises UnknownRun."""
+    row, key = await store.run(tenant, run), await store.known_key(tenant)
+    if row is None or key is None:
+        raise UnknownRun(run=run)
+    return Recorded(row, await store.window(tenant, run), key)
