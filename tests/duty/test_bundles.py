@@ -33,9 +33,9 @@ from outlive.store.sqlite import SQLiteStore
 from outlive.store.sqlite import bundle as in_file_
 from outlive.testing.clock import ManualClock
 from outlive.testing.store_scene import Hold, Scene, event, operation
+from tests.corpus.tape import KEY, LOGS, RUN, Deck, Token, Untouchable, deck, lay
 from tests.duty.conftest import in_file
 from tests.duty.ground import LARGE, end, kept, left, sql
-from tests.replay.tape import KEY, LOGS, RUN, Deck, Token, Untouchable, deck, lay
 from tests.store.test_sqlite_file import migrated
 from tests.sweep.corpus import CORPUS, Bank, app
 

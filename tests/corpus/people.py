@@ -19,8 +19,8 @@ from outlive.model.ids import Owner
 from outlive.model.run import RunRow
 from outlive.store.port import Store
 from outlive.testing.clock import ManualClock
+from tests.corpus.frameworks import of_frameworks
 from tests.pydantic_ai import noter
-from tests.replay.frameworks import of_frameworks
 from tests.sweep import cancelled, corpus, keys
 from tests.sweep import later as later_scenes
 from tests.sweep.cancelled import CANCELLED

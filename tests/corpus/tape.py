@@ -1,6 +1,6 @@
 """A log as a file: recorded from a run of the corpus, and laid back into a new store for the present code to replay.
 
-`python -m tests.replay.tape VERSION` records what is missing under `logs/VERSION/`. What a release has recorded is
+`python -m tests.corpus.tape VERSION` records what is missing under `VERSION/`. What a release has recorded is
 never recorded again: its logs must replay for ever.
 """
 
@@ -26,10 +26,10 @@ from outlive.secret import Secrets
 from outlive.store.port import Append, Change, Claim
 from outlive.store.sqlite import SQLiteStore
 from outlive.testing.clock import ManualClock
-from tests.replay.people import RECORDED, Person, Release, app
+from tests.corpus.people import RECORDED, Person, Release, app
 from tests.sweep.corpus import Bank
 
-LOGS = Path(__file__).parent / "logs"
+LOGS = Path(__file__).parent
 RUN = RunId("recorded")
 KEY = bytes(range(32))
 

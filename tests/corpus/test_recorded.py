@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from outlive.log.entry import Draft, Entry
-from tests.replay.tape import LOGS, Token, Untouchable, lay
+from tests.corpus.tape import LOGS, Token, Untouchable, lay
 
 RECORDED = sorted(LOGS.glob("*/*.jsonl"))
 
