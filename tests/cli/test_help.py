@@ -35,8 +35,8 @@ def test_there_are_the_verbs() -> None:
         "adopt", "answer", "approvals", "approve", "audit verify", "cancel", "complete", "config", "db check",
         "db init", "db upgrade", "doctor", "export", "fork", "import", "keys", "log", "mcp", "notifications",
         "notify test", "pause",
-        "ps", "questions", "reject", "replay", "resolve", "restart", "resume", "retention", "retry", "rollback", "run", "send",
-        "show",
+        "ps", "questions", "reject", "replay", "resolve", "restart", "resume", "retention", "retry", "rollback", "run",
+        "send", "show",
         "start", "terminate", "versions", "worker",
     ]  # fmt: skip
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
+from types import FrameType
 
 from outlive.log.codec import Codec
 from outlive.log.fold import Call
@@ -40,18 +42,24 @@ def record(error: BaseException, scrubber: Scrubber, raises: tuple[type[Exceptio
     except BaseException:  # noqa: BLE001 - as above: then it goes without its data
         kept = {}
     return ErrorRecord(
-        type=name, message=scrubber.scrub(message)[:_LONGEST], data=kept, declared=declared, at=_place(error)
+        type=name, message=scrubber.scrub(message)[:_LONGEST], data=kept, declared=declared, at=place(error)
     )  # fmt: skip
 
 
-def _place(error: BaseException) -> str:
+def is_users(frame: FrameType) -> bool:
+    """Whether it is no code of ours or of the standard library, which is how it was done and not where."""
+    name = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return name != "outlive" and name not in sys.stdlib_module_names
+
+
+def place(error: BaseException) -> str:
     """Where it was raised, as the line of a user's code; empty for what only our own code has seen."""
-    place, trace = "", error.__traceback__
+    found, trace = "", error.__traceback__
     while trace is not None:
-        if not trace.tb_frame.f_globals.get("__name__", "").startswith("outlive."):
-            place = f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
+        if is_users(trace.tb_frame):
+            found = f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return place
+    return found
 
 
 def _data(error: BaseException, scrubber: Scrubber) -> dict[str, object]:

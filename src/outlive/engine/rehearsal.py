@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from types import CoroutineType
 from typing import Literal, TypeVar
 
 from outlive.engine import failures
@@ -52,7 +53,7 @@ class Rehearsed:
     `ended`: the agent has returned `result` (as JSON) or raised `error`. `held`: it `stands` where the log ends.
     `diverged`: that is in `diverged`, or in `report` where no call of the code is in the way of a recorded one.
     `fault`: code that no attempt gets past. `restless`: it has not come to any of these in time; `report` says where
-    it is. `broken off`: whoever rehearses it wanted no more.
+    it is. `broken off`: whoever rehearses it wanted no more, and it was there.
     """
 
     how: Literal["ended", "held", "diverged", "fault", "restless", "broken off"]
@@ -184,9 +185,19 @@ async def _invoke(attempt: _Attempt, root: Scope, agent: AgentSpec, harness: Har
 
 
 def _place(root: Scope) -> str:
-    """The line in which the agent's code waits for something that is no durable call."""
-    stack = root.task.get_stack() if root.task is not None else []
-    return f"{os.path.basename(stack[-1].f_code.co_filename)}:{stack[-1].f_lineno}" if stack else ""
+    """The line of the agent's code that waits for something that is no durable call, or that ended it."""
+    task, place = root.task, ""
+    if task is None:
+        return place
+    if task.done():
+        error = None if task.cancelled() else task.exception()
+        return failures.place(error) if error is not None else place
+    waits: object = task.get_coro()
+    while isinstance(waits, CoroutineType) and waits.cr_frame is not None:
+        if failures.is_users(waits.cr_frame):
+            place = f"{os.path.basename(waits.cr_code.co_filename)}:{waits.cr_frame.f_lineno}"
+        waits = waits.cr_await
+    return place
 
 
 async def _watched(attempt: _Attempt, root: Scope, agent: AgentSpec, enough: asyncio.Future[T]) -> Rehearsed:
@@ -195,7 +206,7 @@ async def _watched(attempt: _Attempt, root: Scope, agent: AgentSpec, enough: asy
         await attempt.changed.wait()
         attempt.changed.clear()
         if enough.done():
-            return Rehearsed("broken off", changed=attempt.changes)
+            return Rehearsed("broken off", report=_place(root), changed=attempt.changes)
         if attempt.stop is not None:
             return _stopped(attempt, attempt.stop)
         if root.task.done():

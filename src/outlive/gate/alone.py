@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from outlive.gate.watch import Deed, user_line
+from outlive.gate.watch import Deed, blame
 
 _NEW_NETWORK, _NEW_USER = 0x40000000, 0x10000000
 _COUNTERS = (("/proc/self/net/snmp", "Ip:", "OutNoRoutes"), ("/proc/self/net/snmp6", "Ip6OutNoRoutes", ""))
@@ -33,7 +33,7 @@ def leave_network() -> bool:
     if unshare(_NEW_USER | _NEW_NETWORK) != 0:
         return False
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+        with open(f"/proc/self/{name}", "w", encoding="utf-8") as file:
             file.write(text)
     return True
 
@@ -55,13 +55,14 @@ class Network:
 
     @contextmanager
     def following(self) -> Iterator[list[Deed]]:
-        """While the block runs, see after each call into C whether that was it. Slow: for what has tried before."""
+        """While the block runs, see after each call whether that was it. Slow: for what has tried before."""
         found: list[Deed] = []
 
         def look(frame: FrameType, event: str, called: object) -> None:
-            if event in ("c_return", "c_exception") and self.tried():
-                name = f"{getattr(called, '__module__', None) or ''}.{getattr(called, '__qualname__', called)}"
-                found.append(Deed(f"reaches for the network, in {name.strip('.')}", user_line(frame)))
+            # Not each call into C is told of; what follows next is in the same line of whoever wanted it.
+            if self.tried():
+                package, line = blame(frame)
+                found.append(Deed(f"reaches for the network, in {package or 'code'} that does not go by Python", line))
 
         threading.setprofile(look)
         sys.setprofile(look)
@@ -75,7 +76,7 @@ class Network:
 def _counted(path: str, row: str, column: str) -> int:
     """A counter of the kernel's: by row and column, or of a line by itself."""
     try:
-        with open(path, encoding="ascii") as file:
+        with open(path, encoding="utf-8") as file:
             lines = [line.split() for line in file if line.startswith(row)]
     except OSError:
         return 0

@@ -22,7 +22,7 @@ from outlive.gate.judged import Judged
 from outlive.gate.recorded import recorded
 from outlive.gate.wire import CALL, JUDGED, TAKE, TELL, Frame, Line, answered, packed
 from outlive.model.clock import SystemClock
-from outlive.model.errors import OutliveError, Refused, UnknownRun
+from outlive.model.errors import Refused, UnknownRun
 from outlive.model.ids import RunId, Tenant
 from outlive.model.run import RunRow
 from outlive.store.keeping import Kept
@@ -70,14 +70,22 @@ class Crew:
     async def judge(self, targets: Iterable[Target]) -> None:
         """Have all of them judged, each told as it is known. Raises Refused when the application cannot be imported."""
         self._left.extend(targets)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(self.orders.jobs, len(self._left))):
-                group.create_task(self._man())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self.orders.jobs, len(self._left))):
+                    group.create_task(self._man())
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
 
     async def _man(self) -> None:
         while self._left:
             one = _Member(self)
             await one.work()
+
+
+def _first(error: BaseException) -> BaseException:
+    """Of what went wrong in several processes at once, what is told."""
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 class _Member:
@@ -102,15 +110,19 @@ class _Member:
                     while (frame := await line.receive()) is not None:
                         group.create_task(self._answer(line, frame))
                     watching.cancel()
-            except* OutliveError as errors:
-                raise errors.exceptions[0] from None
             finally:
                 line.close()
-                if process.returncode is None:
-                    with suppress(ProcessLookupError):
-                        process.kill()
-                await process.wait()
+                await self._ended(process)
             self._over(process.returncode or 0, said)
+
+    async def _ended(self, process: asyncio.subprocess.Process) -> None:
+        """It ends when it sees that nobody is there. One that is dead already is not killed: its code would be lost."""
+        try:
+            async with asyncio.timeout(_GRACE_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
 
     async def _start(self, fd: int, said: IO[bytes]) -> asyncio.subprocess.Process:
         orders = self._crew.orders

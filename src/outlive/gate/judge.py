@@ -5,11 +5,7 @@ What is said here is held against what live workers do, change by change, in the
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import logging
-import os
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -125,7 +121,11 @@ async def _rehearsed(bench: Bench, agent: AgentSpec, found: Recorded, state: Fol
         ended = await rehearse(
             kit, bench.harness, agent, Subject(found.row, state, found.key), limit_s=bench.limit_s, enough=deed
         )  # fmt: skip
-    return deed.result() if deed.done() else ended
+    if not deed.done():
+        return ended
+    found_at = deed.result()
+    # On a thread there may be no line of the user's; the agent waits for it somewhere.
+    return found_at if found_at.line else replace(found_at, line=ended.report)
 
 
 def _said(
@@ -162,7 +162,7 @@ def _over(plain: Judged, found: Recorded, state: Fold, ended: Rehearsed, last: i
         return plain if found.row.ended else replace(plain, verdict="compatible", entry=last, found="ends cancelled")
     error = failures.record(ended.error, Scrubber()) if ended.error is not None else None
     says = f"raises {error.type}: {error.message}" if error is not None else f"returns {_brief(ended.result)}"
-    line = _line_of(ended.error)
+    line = error.at if error is not None else ""
     entry = next((one for one in reversed(found.entries) if one.kind == kinds.Ended.KIND), None)
     if entry is None:
         return replace(plain, verdict="compatible", entry=last, found=f"ends: {says}", line=line)
@@ -185,7 +185,7 @@ def _diverged(plain: Judged, row: RunRow, state: Fold, ended: Rehearsed) -> Judg
     found, line = diverged.asks, diverged.line
     if ended.error is not None:
         record = failures.record(ended.error, Scrubber())
-        found, line = f"{found}, with {record.type}: {record.message}", line or _line_of(ended.error)
+        found, line = f"{found}, with {record.type}: {record.message}", line or record.at
     told = replace(
         plain, verdict="breaks", entry=diverged.seq if diverged.seq >= 0 else None, expected=diverged.has, found=found,
         line=line, why=str(diverged),
@@ -209,20 +209,6 @@ def _ways(state: Fold, row: RunRow, diverged: Diverged) -> tuple[str, ...]:
 def _brief(text: str | None) -> str:
     said = text if text is not None else "null"
     return said if len(said) <= 120 else said[:119] + "…"
-
-
-def _line_of(error: BaseException | None) -> str:
-    """The innermost line of user code in a traceback."""
-    frames = traceback.extract_tb(error.__traceback__) if error is not None else []
-    theirs = [one for one in frames if _is_users(one.filename)]
-    return f"{os.path.basename(theirs[-1].filename)}:{theirs[-1].lineno}" if theirs else ""
-
-
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(inspect.getfile(Judged))))
-
-
-def _is_users(path: str) -> bool:
-    return not path.startswith((_OURS, "<", os.path.dirname(asyncio.__file__)))
 
 
 class _Notes(logging.Handler):

@@ -86,8 +86,8 @@ class Watch:
         return notes
 
     def found(self, what: str) -> Acted:
-        """Something was found by other means than the hook; what to raise."""
-        line, _ = _who(sys._getframe(1))
+        """The caller of the caller does what it should not; what the caller is to raise."""
+        line, _ = _who(sys._getframe(2))
         self._tell(Deed(what, line))
         return Acted(what)
 
@@ -144,12 +144,20 @@ def _who(frame: FrameType | None) -> tuple[str, str]:
         elif not path.startswith(("<", *_LIBRARY)):
             return f"{os.path.basename(path)}:{frame.f_lineno}", "theirs"
         frame = frame.f_back
-    return library or "?", "library"
+    return library, "library"
 
 
-def user_line(frame: FrameType | None) -> str:
-    """The innermost line of user code, or of a library where there is none."""
-    return _who(frame)[0] or "?"
+def blame(frame: FrameType | None) -> tuple[str, str]:
+    """The library that is at work, if one is, and the innermost line of user code; empty for what there is not."""
+    package = ""
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if path.startswith(_PACKAGES):
+            package = package or str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        elif not path.startswith(("<", _HERE, *_LIBRARY)):
+            return package, f"{os.path.basename(path)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return package, ""
 
 
 def _short(value: object) -> str:

@@ -1,0 +1,34 @@
+"""The deploy gate in a test of an application: one exported run, replayed with the present code."""
+
+from __future__ import annotations
+
+import os
+
+from outlive.app.outlive import Outlive
+from outlive.gate.choice import unpacked
+from outlive.gate.judge import Bench, judge
+from outlive.gate.judged import Judged
+from outlive.gate.recorded import recorded
+from outlive.gate.watch import the_watch
+from outlive.store.reading import read_only
+
+
+async def assert_replays(
+    bundle: str | os.PathLike[str], app: Outlive[object], *, deps: object = None, same: bool = False
+) -> Judged:  # fmt: skip
+    """Replay an exported run with this application's code; nothing is executed. What the gate says of it.
+
+    Raises AssertionError unless the run is the same or compatible (with `same`, unless it is the same), with what
+    differs, at which entry and line. `deps` is what the code finds in `run.deps`; None: code that uses it outside of
+    steps and tools is found. Raises BadBundle for a file that is none, and KeyDiffers for one without its key.
+
+    It runs in this process and on this event loop: unlike `outlive replay` it has the network that the test has.
+    """
+    app.registry.load()
+    async with unpacked([os.fspath(bundle)], None) as (target,):
+        bench = Bench(app.registry, read_only(target.store), the_watch(), deps)
+        told = await judge(bench, await recorded(target.store, target.tenant, target.run))
+    if not told.good or (same and told.verdict != "same"):
+        ways = "".join(f"\n  {one}" for one in told.remedies)
+        raise AssertionError(f"{os.fspath(bundle)}: run {told.run} of {told.agent} {told.said()}{ways}")
+    return told
