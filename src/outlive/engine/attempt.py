@@ -98,7 +98,7 @@ class Attempt(Seam):
         self.key = key
         self.former: Callable[[str], frozenset[str]] = _never_renamed
         """Under which names older code has recorded calls of a step or tool."""
-        self._steps: dict[str, UserFunction] = {}
+        self._steps: dict[str, tuple[UserFunction, Signature]] = {}
         self._told_closed, self._tickets = False, 0
 
     @property
@@ -207,18 +207,20 @@ class Attempt(Seam):
     def step_signature(self, name: str, fn: UserFunction) -> Signature:
         """The signature of a step. Refuses what has no stable name, and two functions of one name in a run."""
         known = self._steps.get(name)
-        if known is not fn:
-            if isinstance(fn, ToolSpec):
-                raise Refused(what=f"step {fn.name}", why="it is a tool; use run.call")
-            refuse_unnameable(fn)
-            check_name("name", name)
-            if known is not None:
-                raise Refused(
-                    what=f"step {name}",
-                    why=f"{describe(known)} and {describe(fn)} share the name; use run.options(name=…)",
-                )
-            self._steps[name] = fn
-        return Signature.of(fn, skip=0, where=name)
+        if known is not None and known[0] is fn:
+            return known[1]
+        if isinstance(fn, ToolSpec):
+            raise Refused(what=f"step {fn.name}", why="it is a tool; use run.call")
+        refuse_unnameable(fn)
+        check_name("name", name)
+        if known is not None:
+            raise Refused(
+                what=f"step {name}",
+                why=f"{describe(known[0])} and {describe(fn)} share the name; use run.options(name=…)",
+            )
+        signature = Signature.of(fn, skip=0, where=name)
+        self._steps[name] = fn, signature
+        return signature
 
     # ---- waiting
 

@@ -28,6 +28,8 @@ KeyRule = UserFunction
 # What becomes of what a run has done when its agent raises.
 OnFailure = Literal["nothing", "rollback"]
 
+_NONE: frozenset[str] = frozenset()
+
 TOOL_TIMEOUT = timedelta(minutes=10)
 STEP_TIMEOUT = timedelta(minutes=1)
 SETTLE_AFTER = timedelta(seconds=60)
@@ -210,7 +212,7 @@ class AgentSpec:
 
     def former(self, name: str) -> frozenset[str]:
         """The names under which older code has recorded calls of this step or tool."""
-        return frozenset(old for old, new in self.renamed.items() if new == name)
+        return frozenset(old for old, new in self.renamed.items() if new == name) if self.renamed else _NONE
 
     def __repr__(self) -> str:
         return f"<agent {self.name} version {self.version}>"

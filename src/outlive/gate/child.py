@@ -57,14 +57,14 @@ async def _serve(asking: Asking, orders: dict[str, object], network: Network, *,
     try:
         app = locate(Settings.load(app=str(orders["app"])))
     except Exception as error:  # noqa: BLE001 - the crew says it in the place of us
-        await asking.ask(TELL, "failed", json.dumps(str(error)))
+        await asking.ask(TELL, "failed", json.dumps(str(error)).encode())
         return
     async with AsyncExitStack() as stack:
         deps = await stack.enter_async_context(app.deps()) if orders["deps"] else None
         bench = Bench(
             app.registry, cast("Store", asking), the_watch(), deps, limit_s=float(str(orders["limit_s"]))
         )  # fmt: skip
-        await asking.ask(TELL, "ready", json.dumps(alone))
+        await asking.ask(TELL, "ready", json.dumps(alone).encode())
         await _judge_all(asking, bench, network)
 
 
@@ -76,10 +76,10 @@ async def _judge_all(asking: Asking, bench: Bench, network: Network) -> None:
     count = 0
     async with asyncio.TaskGroup() as group:
         upcoming = group.create_task(asking.ask(TAKE))
-        while (text := (await upcoming).body) != "null":
+        while (body := (await upcoming).body) != b"null":
             upcoming, count = group.create_task(asking.ask(TAKE)), count + 1
-            told = await _judged(bench, unpacked(text), network)
-            await asking.ask(TELL, "judged", json.dumps(asdict(told)))
+            told = await _judged(bench, unpacked(body), network)
+            await asking.ask(TELL, "judged", json.dumps(asdict(told)).encode())
             if count % _BETWEEN == 0:
                 gc.collect()
 

@@ -136,7 +136,7 @@ class _Member:
         with suppress(ConnectionError):
             await line.send(Frame(frame.what, frame.number, "", await self._said(frame)))
 
-    async def _said(self, frame: Frame) -> str:
+    async def _said(self, frame: Frame) -> bytes:
         if frame.what == TAKE:
             return await self._next()
         if frame.what == CALL:
@@ -155,9 +155,9 @@ class _Member:
                 raise Refused(what=f"the application {self._crew.orders.app}", why=json.loads(frame.body))
             case _:
                 raise AssertionError(frame.name)
-        return "null"
+        return b"null"
 
-    async def _next(self) -> str:
+    async def _next(self) -> bytes:
         """The next run that is there; it may be gone since it was chosen."""
         while self._crew._left:
             target = self._crew._left.popleft()
@@ -169,7 +169,7 @@ class _Member:
                 self._since = self._clock.boottime()
             self._at.append((target, found.row, len(found.entries)))
             return packed(found)
-        return "null"
+        return b"null"
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
         """End a process whose code does not let go: it cannot say so itself."""

@@ -1,4 +1,4 @@
-"""What the process that reads the store and those that replay say to each other: frames of JSON over a socket.
+"""What the process that reads the store and those that replay say to each other, in frames over a socket.
 
 Whoever replays has no store and no network; it asks for what it needs to know. Only what reads can be asked for.
 """
@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import itertools
 import json
+import marshal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cache
@@ -24,28 +25,24 @@ from outlive.model.errors import Refused
 from outlive.model.ids import Tenant
 from outlive.model.run import RunRow
 from outlive.store.bundles import Bundles
-from outlive.store.graphs import Graphs
 from outlive.store.keeping import Kept
 from outlive.store.port import Store
 from outlive.store.reading import READS
-from outlive.store.streaming import Streaming
-from outlive.store.survey import Survey
-from outlive.store.transcripts import Transcripts
 
 _HEX = ConfigDict(ser_json_bytes="hex", val_json_bytes="hex")
-_PORTS = (Store, Graphs, Transcripts, Streaming, Survey, Bundles)
+_PORTS = (Store, Bundles)
 _SIZE = 8
 TAKE, TELL, CALL = "take", "tell", "call"
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A message: what it is, which question it belongs to, and a JSON value as text."""
+    """A message: what it is, which question it belongs to, and a value: JSON, but for a run."""
 
     what: str
     number: int
     name: str = ""
-    body: str = "null"
+    body: bytes = b"null"
 
 
 class Line:
@@ -57,8 +54,8 @@ class Line:
     async def send(self, frame: Frame) -> None:
         """Raises ConnectionError when nobody is there."""
         head = json.dumps([frame.what, frame.number, frame.name]).encode()
-        body = frame.body.encode()
-        self._writer.write(len(head).to_bytes(_SIZE, "big") + len(body).to_bytes(_SIZE, "big") + head + body)
+        sizes = len(head).to_bytes(_SIZE, "big") + len(frame.body).to_bytes(_SIZE, "big")
+        self._writer.write(b"".join((sizes, head, frame.body)))
         await self._writer.drain()
 
     async def receive(self) -> Frame | None:
@@ -70,7 +67,7 @@ class Line:
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
         what, number, name = json.loads(head)
-        return Frame(what, number, name, body.decode())
+        return Frame(what, number, name, body)
 
     def close(self) -> None:
         """Let the other end see the end."""
@@ -87,30 +84,33 @@ class _Adapter:
         listed = cast("type[list[object]]", GenericAlias(list, (hint,)))
         self._adapter = TypeAdapter(listed, config=_HEX)
 
-    def dump(self, value: object) -> str:
-        return self._adapter.dump_json([value]).decode()
+    def dump(self, value: object) -> bytes:
+        return self._adapter.dump_json([value])
 
-    def load(self, text: str) -> object:
+    def load(self, text: str | bytes) -> object:
         return self._adapter.validate_json(text)[0]
 
 
 _ROW = _Adapter(RunRow)
 
 
-def packed(one: Recorded) -> str:
-    """A run on its way to whoever replays it: without what only the chain of its log needs."""
+def packed(one: Recorded) -> bytes:
+    """A run on its way to whoever replays it: without what only the chain of its log needs.
+
+    Not JSON: there are many of these, and both ends are this interpreter.
+    """
     entries = [(e.seq, e.kind, e.version, e.at, e.scope, e.key, e.body, e.payload) for e in one.entries]
-    return json.dumps([_ROW.dump(one.row), one.key.hex(), entries])
+    return marshal.dumps((_ROW.dump(one.row), one.key, entries))
 
 
-def unpacked(text: str) -> Recorded:
+def unpacked(body: bytes) -> Recorded:
     """What was packed."""
-    row, key, entries = json.loads(text)
+    row, key, entries = marshal.loads(body)
     read = [
         Entry(seq, 0, kind, version, at, scope, key, body, payload, None, "", "", b"")
         for seq, kind, version, at, scope, key, body, payload in entries
     ]
-    return Recorded(cast("RunRow", _ROW.load(row)), read, bytes.fromhex(key))
+    return Recorded(cast("RunRow", _ROW.load(row)), read, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +121,14 @@ class _Read:
     answer: _Adapter
     names: tuple[str, ...]
 
-    def asked(self, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
+    def asked(self, args: tuple[object, ...], kwargs: dict[str, object]) -> bytes:
         given = {**dict(zip(self.names, args, strict=False)), **kwargs}
         known = {name: value for name, value in given.items() if name in self.parameters}
-        return json.dumps({name: self.parameters[name].dump(value) for name, value in known.items()})
+        texts = {name: self.parameters[name].dump(value).decode() for name, value in known.items()}
+        return json.dumps(texts).encode()
 
-    def arguments(self, text: str) -> dict[str, object]:
-        return {name: self.parameters[name].load(value) for name, value in json.loads(text).items()}
+    def arguments(self, body: bytes) -> dict[str, object]:
+        return {name: self.parameters[name].load(value) for name, value in json.loads(body).items()}
 
 
 @cache
@@ -143,7 +144,7 @@ def _read(name: str) -> _Read:
     return _Read(adapters, _Adapter(hints["return"]), names)
 
 
-async def answered(store: Kept, name: str, body: str) -> str:
+async def answered(store: Kept, name: str, body: bytes) -> bytes:
     """What the store says to such a question."""
     read = _read(name)
     ask = cast("Callable[..., Awaitable[object]]", getattr(store, name))
@@ -168,7 +169,7 @@ class Asking:
             if not one.done():
                 one.cancel()
 
-    async def ask(self, what: str, name: str = "", body: str = "null") -> Frame:
+    async def ask(self, what: str, name: str = "", body: bytes = b"null") -> Frame:
         """One question, and its answer."""
         number = next(self._numbers)
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()

@@ -11,12 +11,10 @@ if TYPE_CHECKING:
     from outlive.model.ids import Tenant
     from outlive.store.bundles import Bundles
 
-# All that reads of what a store has. `key` is none of them: it makes one.
+# What the code of an agent, or the engine for it, may ask about a run. `key` is none of them: it makes one.
 READS: frozenset[str] = frozenset((
     "window", "entries", "run", "runs", "now", "operations", "operation", "alike", "rollbacks", "unread",
-    "divergences", "workers", "approval", "approvals", "business_key", "business_keys", "deltas",
-    "graph_checkpoint", "graph_checkpoints", "graph_pieces", "graph_links", "graph_runs",
-    "transcript_head", "transcript_lines", "transcripts", "transcript_parts", "open_runs", "runs_of", "known_key",
+    "divergences", "workers", "approval", "approvals", "business_key", "business_keys", "known_key",
 ))  # fmt: skip
 
 

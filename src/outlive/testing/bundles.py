@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TypeVar
 
 from outlive.app.outlive import Outlive
 from outlive.gate.choice import unpacked
@@ -12,9 +13,11 @@ from outlive.gate.recorded import recorded
 from outlive.gate.watch import the_watch
 from outlive.store.reading import read_only
 
+D = TypeVar("D")
+
 
 async def assert_replays(
-    bundle: str | os.PathLike[str], app: Outlive[object], *, deps: object = None, same: bool = False
+    bundle: str | os.PathLike[str], app: Outlive[D], *, deps: D | None = None, same: bool = False
 ) -> Judged:  # fmt: skip
     """Replay an exported run with this application's code; nothing is executed. What the gate says of it.
 
