@@ -8,6 +8,7 @@ from bench import sequential
 from bench.conversation import conversation
 from bench.effort import Effort
 from bench.figures import Line
+from bench.gate import gate
 from bench.growth import growth
 from bench.idling import idling
 from bench.imports import importing
@@ -31,7 +32,8 @@ MEASURES: dict[str, Callable[[Place, Effort], Coroutine[None, None, list[Line]]]
     "waiting": waiting,
     "timers": timers,
     "conversation": conversation,
+    "gate": gate,
 }
 
 # Asked for by name alone: they take minutes, and most are held against time, not a floor.
-APART = frozenset(("waiting", "timers", "conversation"))
+APART = frozenset(("waiting", "timers", "conversation", "gate"))

@@ -62,6 +62,11 @@ def make_cluster(data: Path, user: str | None, *options: str) -> None:
     _run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N", *options, user=user)
 
 
+def copy_cluster(socket: Path, data: Path, user: str | None) -> None:
+    """Copy what the server whose socket is in that folder has, as a standby of it."""
+    _run("pg_basebackup", "-h", socket, "-U", "postgres", "-D", data, "-R", "-X", "stream", "-c", "fast", user=user)
+
+
 @contextmanager
 def running(
     data: Path, socket: Path, user: str | None, log: Path, *, end: str = "QUIT", **changed: str
