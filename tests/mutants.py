@@ -36,6 +36,34 @@ SDK = "tests/openai_agents"
 LONGEST_S = 180
 MUTANTS = [
     Mutant(
+        "an old version takes a state that a rule has taken away from it",
+        "engine/rules.py",
+        "if version in turn.left and version != turn.version:",
+        "if False:",
+        f"{ENGINE}/test_adopted_states.py -k old_worker_does_not",
+    ),
+    Mutant(
+        "a rule is applied to calls of any version",
+        "engine/adoption.py",
+        "agent.adopts.get(call.version) if call is not None else None",
+        "next(iter(agent.adopts.values()), None) if call is not None else None",
+        f"{ENGINE}/test_adopted_steps.py -k never_applied",
+    ),
+    Mutant(
+        "a rule follows code that asks for something else each time",
+        "engine/rules.py",
+        "asked.name in self.added and asked.name not in waits",
+        "asked.name in self.added",
+        f"{ENGINE}/test_adopted_steps.py -k something_else_each_time",
+    ),
+    Mutant(
+        "a rule adopts a renamed step with other arguments",
+        "engine/rules.py",
+        "== asked.name and same and",
+        "== asked.name and",
+        f"{ENGINE}/test_adopted_steps.py -k for_people_to_decide",
+    ),
+    Mutant(
         "the digest of the arguments is not compared",
         "engine/replay.py",
         "return call.digest == digest and (call.name == name or call.name in former)",

@@ -11,6 +11,7 @@ import pytest
 import outlive
 from outlive import DidNotHappen, Handle, Happened, Operation, Outlive, Retry, Run, Unclear
 from outlive.http import GuardedTransport
+from outlive.versions import Adopts
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "api.md").read_text("utf-8")
@@ -22,6 +23,7 @@ TABLES: dict[str, object] = {
     "app.agent": Outlive._decorator,
     "app.start": Outlive.start,
     "app.worker": Outlive.worker,
+    "Adopts": Adopts,
     "Retry": Retry,
 }
 HELD = {"Handle": ("handle", Handle), "Run": ("run", Run), "Operation": ("op", Operation)}

@@ -65,7 +65,8 @@ def test_names_of_kinds_are_compatibility_data() -> None:
         "emitted", "ended", "entries lost", "evidence", "forked", "held", "intent", "joined", "later", "lookup",
         "met again", "not acted",
         "note", "opened", "outcome", "paused", "proposed", "released", "reminded", "resolution", "resumed", "retried",
-        "rolling back", "scope cancelled", "shared", "started", "step", "suspended",
+        "rolling back", "scope cancelled", "shared", "started", "state adopted", "step",
+        "suspended",
         "too late", "turn", "unknown", "value", "wait", "woken",
     ]  # fmt: skip
 

@@ -156,6 +156,8 @@ def _say_decided(fact: kinds.Fact) -> tuple[str, Mood]:
             return _say_completed(fact)
         case kinds.Adopted():
             return f"{fact.how} at entry {fact.entry}: {fact.shown}, says {fact.who}: {fact.why}", "good"
+        case kinds.StateAdopted():
+            return f"the state of entry {fact.entry}, of version {fact.of}, says {fact.who}: {fact.why}", "good"
         case kinds.Retried():
             return f"by {fact.who}: {fact.why}", "plain"
         case _:

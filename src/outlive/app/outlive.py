@@ -32,6 +32,7 @@ from outlive.engine.definition import (
     ToolPolicy,
 )
 from outlive.engine.operation import Operation
+from outlive.engine.rules import Adopts
 from outlive.engine.run import Run
 from outlive.engine.worker import Worker, owner_name
 from outlive.log.canonical import canonical, digest
@@ -166,6 +167,7 @@ class Outlive(Generic[D]):
     def agent(
         self, *, name: str | None = None, version: str = "1", pin: bool = False,
         renamed: Mapping[str, str] | None = None, on_failure: OnFailure = "nothing",
+        adopts: Mapping[str, Adopts | Callable[[Any], object]] | None = None,
     ) -> AgentDecorator[D]: ...  # fmt: skip
     @overload
     def agent(self, framework: object, **settings: Any) -> Agent[str, Any]: ...
@@ -174,7 +176,8 @@ class Outlive(Generic[D]):
 
         A run that is started with `pin` is driven only by workers that serve the same version. `renamed` maps former
         names of steps and tools to what they are called now: what is recorded under the old name counts as theirs. With
-        `on_failure="rollback"` what a run has done is undone when its agent raises.
+        `on_failure="rollback"` what a run has done is undone when its agent raises. `adopts` says by version what this
+        one adopts of older runs: a function that makes the state of its loop of turns out of the old one, or `Adopts`.
 
         An agent of a framework is registered as `app.agent(Agent(…), …)`, with the settings that the `agent` of its
         adapter takes (`outlive.pydantic_ai`, …).
@@ -184,9 +187,12 @@ class Outlive(Generic[D]):
     def _decorator(
         self, *, name: str | None = None, version: str = "1", pin: bool = False,
         renamed: Mapping[str, str] | None = None, on_failure: OnFailure = "nothing",
+        adopts: Mapping[str, Adopts | Callable[[Any], object]] | None = None,
     ) -> AgentDecorator[D]:  # fmt: skip
         def register(fn: Callable[[Run[D], I], Coroutine[Any, Any, R]], /) -> Agent[I, R]:
-            made: Agent[I, R] = Agent(name or fn.__name__, version, fn, pin=pin, renamed=renamed, on_failure=on_failure)
+            made: Agent[I, R] = Agent(
+                name or fn.__name__, version, fn, pin=pin, renamed=renamed, on_failure=on_failure, adopts=adopts
+            )  # fmt: skip
             self.registry.add_agent(made)
             return made
 

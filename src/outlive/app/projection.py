@@ -91,7 +91,12 @@ class Projection:
                         self.statuses | {"ready"} if fact.why == "control" else frozenset(("running",))
                     )  # fmt: skip
             case kinds.Started() | kinds.Released() | kinds.Retried() | kinds.Adopted():
-                self.statuses = frozenset(("ready",))
+                # Adopting before any build has diverged changes nothing about how the run stands.
+                stays = isinstance(fact, kinds.Adopted) and (self.reason, "blocked" in self.statuses) != (
+                    "diverged",
+                    True,
+                )
+                self.statuses = self.statuses if stays else frozenset(("ready",))
             case kinds.Paused() | kinds.Resumed():
                 self.statuses, self.paused = frozenset((fact.status,)), isinstance(fact, kinds.Paused)
             case kinds.Suspended():

@@ -67,6 +67,8 @@ class Registry:
         """
         functions = [one.source for one in self.agents.values()] + [one.source for one in self.tools.values()]
         functions += [one.compensation.source for one in self.tools.values() if one.compensation is not None]
+        adopted = [rule.state for agent in self.agents.values() for rule in agent.adopts.values()]
+        functions += [one for one in adopted if one is not None]
         files = {inspect.getsourcefile(inspect.unwrap(fn)) for fn in functions}
         digest = hashlib.sha256()
         for agent in sorted(self.agents.values(), key=lambda one: one.name):

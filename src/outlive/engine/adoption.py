@@ -1,4 +1,4 @@
-"""What a person can accept of a divergence, and what only code can mend: decided here, purely, from the folded log.
+"""What a person or a rule can accept of a divergence, and what only code can mend: decided purely, from the folded log.
 
 Only steps are adoptable, since they are harmless to repeat and to forget. What has acted, what was told to the run, and
 what holds other calls together stays recorded: the code has to ask for it.
@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
+from outlive.engine.definition import AgentSpec
 from outlive.engine.failures import writable
 from outlive.engine.journal import Item
+from outlive.engine.rules import who
 from outlive.log import kinds
 from outlive.log.difference import Adoption, Difference
 from outlive.log.fold import Call, Fold, find
@@ -58,12 +60,33 @@ def adopt(fold: Fold, run: str, wish: Acceptance) -> Item:
     call = _call(fold, run, where)
     if why := _against(call, where, wish.how):
         raise NotAdoptable(run=run, why=why)
+    return _item(call, where, wish)
+
+
+def _item(call: Call, where: Difference, wish: Acceptance, version: str = "") -> Item:
     fact = kinds.Adopted(
         entry=where.entry, how=wish.how, who=writable(wish.who), why=writable(wish.why),
         name="" if wish.how == "skip" else where.name, digest="" if wish.how == "skip" else where.digest,
-        shown=call.shown if wish.how == "skip" else where.shown,
+        shown=call.shown if wish.how == "skip" else where.shown, version=version,
     )  # fmt: skip
-    return Item(fact, where.scope, call.key)
+    return Item(fact, call.scope, call.key)
+
+
+def by_rule(agent: AgentSpec, fold: Fold, diverged: Exception | None) -> Item | None:
+    """The entry with which a rule of the agent adopts a divergence, as a person would. None where none speaks of it.
+
+    A rule speaks of calls that were recorded while the run was of its version, and adopts what a person could.
+    """
+    where = difference(diverged)
+    call = find(fold, where.scope, where.entry) if where is not None else None
+    rule = agent.adopts.get(call.version) if call is not None else None
+    if where is None or call is None or rule is None or call.version == agent.version:
+        return None
+    how = rule.way(call, where)
+    if how is None or _against(call, where, how):
+        return None
+    wish = Acceptance(how, who(agent.name, agent.version), rule.reason())
+    return _item(call, where, wish, agent.version)
 
 
 def choices(fold: Fold, run: str) -> list[Choice]:

@@ -17,7 +17,7 @@ from typing import TypeVar
 from outlive.engine.authority import DatabaseTime
 from outlive.engine.callables import check_name, describe, refuse_unnameable
 from outlive.engine.cancelling import WITH_RUN, late
-from outlive.engine.definition import ToolSpec
+from outlive.engine.definition import AgentSpec, ToolSpec
 from outlive.engine.journal import Item, Journal, Seam
 from outlive.engine.scope import Parked, Scope, Stop, current
 from outlive.engine.streaming import Streamed, Streams
@@ -72,14 +72,10 @@ class Kit:
     streams: Streams | None = None
 
 
-def _never_renamed(name: str) -> frozenset[str]:
-    return frozenset()
-
-
 class Attempt(Seam):
     """The seam of one invocation."""
 
-    def __init__(self, kit: Kit, journal: Journal, key: bytes) -> None:
+    def __init__(self, kit: Kit, journal: Journal, key: bytes, agent: AgentSpec) -> None:
         self.kit, self.journal, self.streamed = kit, journal, Streamed(kit.streams, journal)
         self.scopes: dict[str, Scope] = {}
         self.closed = ""
@@ -96,8 +92,7 @@ class Attempt(Seam):
         self.joins: list[Callable[[], bool]] = []
         self.alarms: set[asyncio.Task[None]] = set()
         self.key = key
-        self.former: Callable[[str], frozenset[str]] = _never_renamed
-        """Under which names older code has recorded calls of a step or tool."""
+        self.agent = agent
         self._steps: dict[str, tuple[UserFunction, Signature]] = {}
         self._told_closed, self._tickets = False, 0
 
@@ -196,7 +191,7 @@ class Attempt(Seam):
         self, scope: Scope, kind: CallKind, name: str, digested: str, shown: str, line: str
     ) -> tuple[str, Call | None]:
         """Match a call with the log; raises Diverged."""
-        key, call = scope.cursor.next(kind, name, digested, shown, line, self.former(name))
+        key, call = scope.cursor.next(kind, name, digested, shown, line, self.agent.former(name))
         scope.key = scope.met = key
         if call is not None:
             scope.consumed()
@@ -305,6 +300,14 @@ class Attempt(Seam):
         """After a live record: where runs are evicted at every step (a test mode), the place where it happens."""
         if self.kit.evict:
             await self.park(scope, Parked("evicted", until=self.kit.time.now(), cancellable=False))
+
+    async def adopt(self, scope: Scope, item: Item) -> None:
+        """Commit what a rule of the agent has made of the log, before the calls that follow from it are compared."""
+        await self.gate(scope)
+        scope.executing = True
+        await self.journal.append(item)
+        scope.executing = False
+        await self.recorded(scope)
 
     async def patiently(self, ask: Callable[[], Awaitable[T]], what: str) -> T:
         """Ask the store until it answers, as long as the run is ours; `what` cannot be done meanwhile.

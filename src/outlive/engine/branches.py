@@ -72,7 +72,7 @@ class Branches:
         present = []
         for known, name in zip(head.branches, asked, strict=True):
             old, new = known.rpartition(".")[0], name.rpartition(".")[0]
-            present.append(new if old in self._attempt.former(new) else old)
+            present.append(new if old in self._attempt.agent.former(new) else old)
         return list(head.branches) if numbered(present) == asked else asked
 
     async def _joined(self, scope: Scope, key: str, call: Call | None) -> dict[str, object]:

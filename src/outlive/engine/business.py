@@ -112,7 +112,7 @@ class BusinessKey:
     async def _settled(self, row: KeyRow, take: KeyMark) -> bool:
         """Record what the key stands for, if that is known."""
         mark, of = row.mark, self._of
-        if mark.tool != of.tool.name and mark.tool not in of.attempt.former(of.tool.name):
+        if mark.tool != of.tool.name and mark.tool not in of.attempt.agent.former(of.tool.name):
             why = f"{mark.tool} has it, not {of.tool.name}: let a key begin with what it is of, as in {of.tool.name}/…"
             await self._share(row, take, "conflict", kinds.ErrorRecord(type="KeyConflict", message=why))
         elif mark.digest != take.digest:

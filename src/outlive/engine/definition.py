@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Generic, Literal, ParamSpec, TypeVar, cast, get_args, get_type_hints
 
 from outlive.engine.callables import check_name, describe, refuse_unnameable, run_callable
+from outlive.engine.rules import Adopts, rules_of
 from outlive.log.codec import Codec, Signature, codec_of
 from outlive.model.approval import Approval
 from outlive.model.errors import BadArguments, Refused
@@ -183,6 +184,7 @@ class AgentSpec:
     def __init__(
         self, name: str, version: str, fn: UserFunction, *, pin: bool = False,
         renamed: Mapping[str, str] | None = None, on_failure: OnFailure = "nothing",
+        adopts: Mapping[str, Adopts | UserFunction] | None = None,
     ) -> None:  # fmt: skip
         refuse_unnameable(fn)
         check_name("name of the agent", name)
@@ -200,6 +202,7 @@ class AgentSpec:
         self.on_failure = on_failure
         self.renamed = dict(renamed or {})
         _check_renamed(name, self.renamed)
+        self.adopts = rules_of(name, version, adopts)
         self.fn = fn
         self.source: UserFunction = fn
         self.where = describe(fn)

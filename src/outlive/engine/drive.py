@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Literal, Protocol, TypeVar
 
 from outlive.engine import failures, inbox, undoing
-from outlive.engine.adoption import difference
+from outlive.engine.adoption import by_rule, difference
 from outlive.engine.attempt import Attempt, Kit
 from outlive.engine.authority import Grip, Keeper
 from outlive.engine.cancelling import Request, end_of, late
@@ -21,6 +21,7 @@ from outlive.engine.definition import AgentSpec
 from outlive.engine.doubt import doubts, watch
 from outlive.engine.journal import Also, Item, Journal
 from outlive.engine.losses import Losses
+from outlive.engine.rules import who
 from outlive.engine.run import Run, running
 from outlive.engine.scope import Parked, Scope, Stop, current
 from outlive.log import kinds
@@ -123,8 +124,7 @@ class Drive:
         await self._recover(journal)
         if news.pause is not None:
             return await self._pause(journal, news.pause)
-        attempt = self.attempt = Attempt(self.kit, journal, key)
-        attempt.former = self.agent.former
+        attempt = self.attempt = Attempt(self.kit, journal, key, self.agent)
         journal.seam = attempt
         if self.claimed.why == "takeover":
             attempt.streamed.abandoned()
@@ -333,16 +333,24 @@ class Drive:
             attempt.closed = "paused"
             return await self._pause(attempt.journal, self._pausing)
         if stop.kind == "diverged":
-            status: Status = "ready" if await self._others_may_continue(attempt) else "blocked"
-            fact = kinds.Blocked(
-                reason="diverged", detail=stop.report, code=self.kit.code, difference=difference(stop.fault)
-            )  # fmt: skip
-            change = Change(status, reason="diverged", detail=stop.report)
-            return await self._close(attempt, (fact, change, Divergence(self.kit.code, stop.report)))
+            return await self._diverged(attempt, stop)
         doubt = self._doubt(attempt)
         if doubt is not None:
             return await self._close(attempt, self._blocked(*doubt))
         return await self._end(attempt, "failed", error=stop.fault)
+
+    async def _diverged(self, attempt: Attempt, stop: Stop) -> Verdict:
+        """What a rule of the agent adopts is tried again at once; anything else is for other builds, and for people."""
+        if (item := by_rule(self.agent, attempt.fold, stop.fault)) is not None:
+            log.info("run %s: a rule of %s adopts a difference: %s", attempt.journal.row.id, self.agent, stop.report)
+            released = kinds.Released(why=f"a rule of {who(self.agent.name, self.agent.version)} adopts what differs")
+            return await self._close(attempt, (released, Change("ready"), None), adopted=(item,))
+        status: Status = "ready" if await self._others_may_continue(attempt) else "blocked"
+        fact = kinds.Blocked(
+            reason="diverged", detail=stop.report, code=self.kit.code, difference=difference(stop.fault)
+        )  # fmt: skip
+        change = Change(status, reason="diverged", detail=stop.report)
+        return await self._close(attempt, (fact, change, Divergence(self.kit.code, stop.report)))
 
     def _written(self, error: BaseException | None) -> kinds.ErrorRecord | None:
         return failures.record(error, self.kit.scrubber) if error is not None else None
@@ -391,15 +399,17 @@ class Drive:
         fact = kinds.Ended(status=status, error=written)
         return await self._close(attempt, (fact, Change(status, detail=detail), None), payload)
 
-    async def _close(self, attempt: Attempt, end: End, payload: str | None = None) -> Verdict:
+    async def _close(
+        self, attempt: Attempt, end: End, payload: str | None = None, *, adopted: Iterable[Item] = ()
+    ) -> Verdict:  # fmt: skip
         """The append that ends the attempt. From here on the seam is closed, whatever user code does."""
         fact, change, divergence = end
         attempt.closed = change.reason or change.status
         assert may_follow("running", change.status)
         # An ended or blocked run keeps no operation pending: what may have been sent is in doubt, for all to see.
-        left: list[Item] = []
+        left = list(adopted)
         if change.status not in _GO_ON:
-            left = doubts(attempt.fold, self.kit.time.now(), "the attempt has ended", lost=True)
+            left += doubts(attempt.fold, self.kit.time.now(), "the attempt has ended", lost=True)
         also = Also(change=change, divergence=divergence)
         await attempt.journal.append(*left, Item(fact, payload=payload), also=also)
         return _VERDICTS.get(change.status, "ended")

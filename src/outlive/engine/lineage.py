@@ -77,7 +77,7 @@ async def standing(
         bounds = await _shared(attempt.kit.store, row)
         found: list[OperationRow] = []
         # Another run may have done it when the tool had another name.
-        for name in sorted({asked.name, *attempt.former(asked.name)}):
+        for name in sorted({asked.name, *attempt.agent.former(asked.name)}):
             found += await (source or attempt.kit.store).alike(
                 row.tenant, row.origin, tool=name, digest=asked.digest, key=common
             )

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CoroutineType
 from typing import Literal, TypeVar
 
 from outlive.engine import failures
+from outlive.engine.adoption import by_rule
 from outlive.engine.attempt import Attempt, Kit
 from outlive.engine.authority import Grip
 from outlive.engine.definition import AgentSpec
@@ -22,7 +23,8 @@ from outlive.engine.drive import Harness
 from outlive.engine.journal import NOTHING, Also, Item, Journal, Made
 from outlive.engine.run import Run, running
 from outlive.engine.scope import Parked, Scope, Stop, current
-from outlive.log.fold import Call, Fold
+from outlive.log import kinds
+from outlive.log.fold import Call, Fold, step
 from outlive.model.errors import Diverged, Refused, UndecodableEntry
 from outlive.model.ids import Owner
 from outlive.model.operation import OPEN
@@ -87,8 +89,8 @@ class _Held(Journal):
 class _Attempt(Attempt):
     """An attempt that is held at the first thing of each scope that the log does not have."""
 
-    def __init__(self, kit: Kit, journal: _Held, key: bytes) -> None:
-        super().__init__(kit, journal, key)
+    def __init__(self, kit: Kit, journal: _Held, key: bytes, agent: AgentSpec) -> None:
+        super().__init__(kit, journal, key, agent)
         journal.hold = self.hold
         self.stands: dict[str, Stand] = {}
         self.changes: list[str] = []
@@ -110,6 +112,10 @@ class _Attempt(Attempt):
         if self.leaving(scope) or (scope.cancelled and cancellable):
             raise asyncio.CancelledError
         await self._stand(scope)
+
+    async def adopt(self, scope: Scope, item: Item) -> None:
+        """What a rule makes of the log is taken for written: the next attempt would write it, and go on."""
+        self.changes.append(adopt(self.journal.row, self.fold, item))
 
     async def _stand(self, scope: Scope) -> None:
         call = self.fold.keys.get(scope.key) if scope.key else None
@@ -149,13 +155,38 @@ async def rehearse(
 ) -> Rehearsed:  # fmt: skip
     """Run the agent's code against the folded log of a run. Nothing is written; `kit.store` is only read.
 
-    It is broken off when `enough` is done.
+    What rules of the agent adopt is folded in, and tried again, as the next attempts would do. It is broken off when
+    `enough` is done.
     """
+    changes: list[str] = []
+    while True:
+        ended = await _rehearse(kit, harness, agent, of, limit_s=limit_s, enough=enough)
+        changes += ended.changed
+        item = by_rule(agent, of.state, ended.diverged) if ended.how == "diverged" else None
+        if item is None:
+            return replace(ended, changed=list(dict.fromkeys(changes)))
+        changes.append(adopt(of.row, of.state, item))
+
+
+def adopt(row: RunRow, state: Fold, item: Item) -> str:
+    """Fold in what a rule adopts, without writing it; what it is, in words."""
+    fact = item.fact
+    assert isinstance(fact, kinds.Adopted | kinds.StateAdopted)
+    step(state, row.head.seq, fact, item.scope, item.key, item.payload)
+    if isinstance(fact, kinds.StateAdopted):
+        what = f"the state of entry {fact.entry}, which is of version {fact.of}"
+    else:
+        what = f"{fact.how} at entry {fact.entry}: {fact.shown}"
+    return f"a rule of {fact.who} adopts {what}: {fact.why}"
+
+
+async def _rehearse(
+    kit: Kit, harness: Harness, agent: AgentSpec, of: Subject, *, limit_s: float, enough: asyncio.Future[T]
+) -> Rehearsed:  # fmt: skip
     loop = asyncio.get_running_loop()
     grip = Grip(Authority(of.row.tenant, of.row.id, of.row.epoch, ""), _FOR_EVER, kit.clock, loop)
     journal = _Held(kit.store, _OWNER, _LEASE_MS, kit.clock, kit.time, grip, of.row, of.state)
-    attempt = _Attempt(kit, journal, of.key)
-    attempt.former = agent.former
+    attempt = _Attempt(kit, journal, of.key, agent)
     journal.seam = attempt
     root = attempt.open("")
     root.task = asyncio.ensure_future(_invoke(attempt, root, agent, harness))

@@ -139,7 +139,7 @@ class Send:
         attempt, cursor = self.attempt, self.scope.cursor
         if not attempt.fold.orphans:
             return None
-        for old in (None, *sorted(attempt.former(self.tool.name))):
+        for old in (None, *sorted(attempt.agent.former(self.tool.name))):
             key = self.key if old is None else cursor.key_of(old)
             id, _, _ = keys_of(attempt, self.scope.name, key)
             if id in attempt.fold.orphans:

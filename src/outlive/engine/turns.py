@@ -15,6 +15,7 @@ from outlive.engine.callables import caller_line
 from outlive.engine.failures import clean
 from outlive.engine.journal import Item
 from outlive.engine.replay import Cursor
+from outlive.engine.rules import Wanted, state_by_rule
 from outlive.engine.scope import Parked, Scope, Stop
 from outlive.log import kinds
 from outlive.log.canonical import canonical
@@ -62,7 +63,7 @@ class Turns(Generic[S]):
             raise Refused(what=f"a second {self._shown}", why="a run has one loop of turns; put both into one state")
         scope.cursor.leave(self._shown, line)
         if len(attempt.fold.windows) > 1:
-            call = attempt.fold.current[scope.name].calls[0]
+            call = await self._adopted(scope, attempt.fold.current[scope.name].calls[0], line)
             if (call.name, call.digest) != (self._shown, self._digest):
                 raise Diverged(
                     has=call.shown, asks=self._shown + " with another initial state", line=line, seq=call.seq
@@ -72,6 +73,16 @@ class Turns(Generic[S]):
         attempt.turning = True
         self._enter(scope)
         return call
+
+    async def _adopted(self, scope: Scope, call: Call, line: str) -> Call:
+        """The recorded turn, with the state that a rule of this version makes of it, if one does: committed once."""
+        kit, agent = self._attempt.kit, self._attempt.agent
+        wanted = Wanted(self._shown, self._digest, self._codec, type(self._initial), line)
+        item = state_by_rule(agent.name, agent.version, agent.adopts, call, wanted, kit.scrubber)
+        if item is None:
+            return call
+        await self._attempt.adopt(scope, item)
+        return self._attempt.fold.current[scope.name].calls[0]
 
     async def _commit(self, scope: Scope, line: str) -> Call:
         scope.cursor.leave("the end of the turn", line)
@@ -96,12 +107,22 @@ class Turns(Generic[S]):
         where = f"the state of {self._shown}"
         text = clean(self._attempt.kit.scrubber, self._codec, self._codec.encode(state, where=where), where)
         lost = [lost_operation(orphan) for orphan in self._attempt.fold.orphans.values()]
-        fact = kinds.Turn(name=self._shown, digest=self._digest, shown=self._shown, number=number, lost=lost)
+        version, left = self._versions()
+        fact = kinds.Turn(
+            name=self._shown, digest=self._digest, shown=self._shown, number=number, lost=lost, version=version,
+            left=left,
+        )  # fmt: skip
         scope.executing = True
         await self._attempt.journal.append(Item(fact, scope.name, scope.key, text))
         scope.executing = False
         await self._attempt.recorded(scope)
         return self._attempt.fold.current[scope.name].calls[0]
+
+    def _versions(self) -> tuple[str, list[str]]:
+        """What the entry of a turn says of versions: whose state it is, and which have had another one before."""
+        fold, own = self._attempt.fold, self._attempt.agent.version
+        left = [one for one in fold.current[""].calls[0].left if one != own] if len(fold.windows) > 1 else []
+        return "" if fold.started is None or fold.started.version == own else own, left
 
     def _enter(self, scope: Scope) -> None:
         """From here on calls are matched with those recorded after the turn's own entry."""

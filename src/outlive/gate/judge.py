@@ -35,7 +35,7 @@ _ASIDE = frozenset(
     one.KIND
     for one in (
         kinds.ClaimedBy, kinds.Suspended, kinds.Blocked, kinds.Released, kinds.Retried, kinds.TooLate, kinds.Paused,
-        kinds.Resumed, kinds.Ended, kinds.Adopted,
+        kinds.Resumed, kinds.Ended, kinds.Adopted, kinds.StateAdopted,
     )
 )  # fmt: skip
 # It was not its code that ended it.

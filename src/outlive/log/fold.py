@@ -91,6 +91,10 @@ class Call:
     adopted: Adopted | None = None
     barred: kinds.Shared | None = None
     """Its business key stands for something that it has no outcome of: user code is told of that."""
+    version: str = ""
+    """That of the agent that the run was of when it was recorded; of a turn, that of its state."""
+    left: tuple[str, ...] = ()
+    """Of a turn: the versions whose state became this one by a rule."""
     cut: bool = False
     """The run was cancelled while it was in flight: user code is told of that, whatever became of the call."""
 
@@ -136,6 +140,10 @@ class Fold:
     windows: list[dict[str, ScopeLog]] = field(default_factory=lambda: [{}])
     operations: dict[str, Call] = field(default_factory=dict)
     input: str | None = None
+    version: str = ""
+    """The version of the agent that the run is of by now: the one that started it, that has made the state of the
+    present turn, or whose rule was applied last.
+    """
     started: kinds.Started | None = None
     ended: kinds.Ended | None = None
     result: str | None = None
@@ -236,8 +244,8 @@ def step(state: Fold, seq: int, fact: kinds.Fact, scope: str, key: str, payload:
             _stood(state, seq, fact)
         case kinds.Blocked():
             state.differences += [fact.difference] if fact.difference is not None else []
-        case kinds.Adopted():
-            _adopted(state, seq, fact, scope)
+        case kinds.Adopted() | kinds.StateAdopted():
+            _adopted(state, seq, fact, scope, payload)
         case _:
             if not isinstance(fact, _OF_THE_RUN):
                 _operation(state, seq, fact, payload)
@@ -245,7 +253,7 @@ def step(state: Fold, seq: int, fact: kinds.Fact, scope: str, key: str, payload:
 
 def _begun(state: Fold, fact: kinds.Started | kinds.Forked, payload: str | None) -> None:
     if isinstance(fact, kinds.Started):
-        state.started, state.input = fact, payload
+        state.started, state.input, state.version = fact, payload, fact.version
     else:
         state.mail = {}  # what nobody has received was sent to the parent, and is still there for it
 
@@ -283,7 +291,9 @@ def _turn(state: Fold, seq: int, fact: kinds.Turn, scope: str, key: str, payload
         gone = {id(call) for log in state.windows.pop().values() for call in log.calls}
         state.operations = {name: call for name, call in state.operations.items() if id(call) not in gone}
     state.windows.append({})
+    state.version = fact.version or (state.started.version if state.started is not None else "")
     call = Call("turn", scope, key, fact.name, fact.digest, fact.shown, seq, True, payload, number=fact.number)
+    call.version, call.left = state.version, tuple(fact.left)
     _scope(state, scope).calls.append(call)
     state.keys = {key: call}
     state.differences = []
@@ -299,7 +309,7 @@ def _call(state: Fold, seq: int, fact: kinds.Call, scope: str, key: str, payload
     if call is not None and call.kind != _kind(fact):
         raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why=f"its key is that of a {call.kind}")
     if call is None:
-        call = Call(_kind(fact), scope, key, fact.name, fact.digest, fact.shown, seq)
+        call = Call(_kind(fact), scope, key, fact.name, fact.digest, fact.shown, seq, version=state.version)
         state.keys[key] = call
         _place(_scope(state, scope).calls, call)
     match fact:
@@ -346,10 +356,18 @@ def find(state: Fold, scope: str, entry: int) -> Call | None:
     return next((call for call in recorded.calls if call.seq == entry), None) if recorded is not None else None
 
 
-def _adopted(state: Fold, seq: int, fact: kinds.Adopted, scope: str) -> None:
+def _adopted(state: Fold, seq: int, fact: kinds.Adopted | kinds.StateAdopted, scope: str, payload: str | None) -> None:
     call = find(state, scope, fact.entry)
     if call is None:
         raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why=f"no call was recorded first as {fact.entry}")
+    state.version = fact.version or state.version
+    if isinstance(fact, kinds.StateAdopted):
+        if call.kind != "turn":
+            raise UndecodableEntry(where=f"entry {seq} ({fact.KIND})", why=f"entry {fact.entry} is no turn")
+        call.left = tuple(one for one in (*call.left, fact.of) if one != fact.version)
+        call.name = call.shown = fact.name
+        call.digest, call.version, call.payload = fact.digest, fact.version, payload
+        return
     adopted = call.adopted = call.adopted or Adopted()
     step = (fact.name, fact.digest)
     if fact.how in ("skip", "run-again"):

@@ -343,12 +343,16 @@ class ScopeCancelled(Fact):
 class Turn(Call):
     """A turn begins (and the one before is committed). Payload: the state it begins with.
 
-    `lost` are the operations of lost entries that no call has met again yet: they outlive the window.
+    `lost` are the operations of lost entries that no call has met again yet: they outlive the window. `version` is that
+    of the agent that has made the state (empty: the one that started the run); `left` are those whose state became
+    this one by a rule.
     """
 
     KIND: ClassVar[str] = "turn"
     number: int
     lost: list[LostOperation] = field(default_factory=list)
+    version: str = ""
+    left: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -485,11 +489,12 @@ class Retried(Fact):
 
 @dataclass(frozen=True, kw_only=True)
 class Adopted(Fact):
-    """A person accepts that the code differs from the log at the step that was recorded first as `entry`.
+    """A person, or a rule in code, accepts that the code differs from the log at the step that was recorded first as
+    `entry`.
 
     *skip*: the code need not ask for it. *insert*: the code may ask for the step `name` before it. *take-old*: its
     result is also that of the step `name`. *run-again*: the step `name` is done in its place. `digest` is that of the
-    arguments of the step `name`.
+    arguments of the step `name`. `version` is that of the agent whose rule it is; empty where a person has decided.
     """
 
     KIND: ClassVar[str] = "adopted"
@@ -500,6 +505,23 @@ class Adopted(Fact):
     name: str = ""
     digest: str = ""
     shown: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateAdopted(Fact):
+    """A rule of the agent's `version` has made a state of its own of the one that was recorded as `entry`, which was of
+    the version `of`. Payload: the new state. `name` and `digest` are those of its loop of turns.
+    """
+
+    KIND: ClassVar[str] = "state adopted"
+    entry: int
+    of: str
+    version: str
+    who: str
+    why: str
+    name: str
+    digest: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -643,7 +665,8 @@ _ALL: tuple[type[Fact], ...] = (
     Started, ClaimedBy, StepDone, StepTried, Intent, Outcome, Done, NotActed, InDoubt, LookedUp, Absent, Noted,
     Resolved,
     Evidence, Value, Opened, Joined, ScopeCancelled, Turn, Emitted, Arrived, Waiting, Woken, Suspended, Blocked,
-    Released, Retried, Adopted, EntriesLost, Forked, Held, MetAgain, Cancelling, TooLate, Paused, Resumed, Ended,
+    Released, Retried, Adopted, StateAdopted, EntriesLost,
+    Forked, Held, MetAgain, Cancelling, TooLate, Paused, Resumed, Ended,
     Proposed, Decided, Reminded, RollingBack, Later, Completed, Shared,
 )  # fmt: skip
 KINDS: dict[str, type[Fact]] = {fact.KIND: fact for fact in _ALL}
