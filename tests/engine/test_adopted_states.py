@@ -26,6 +26,7 @@ from outlive.testing.faults import Fault, FaultKind, FaultyStore
 from outlive.versions import Adopts
 from tests.engine.rig import Rig
 from tests.engine.subject import RUN, Body, add, base, does, put, subject
+from tests.engine.test_adopted_steps import rehearsed
 
 _HOUR = timedelta(hours=1)
 _given: list[dict[str, int]] = []
@@ -343,6 +344,17 @@ async def test_a_version_without_a_rule_that_fits_goes_on_and_its_states_are_its
     rig.clock.advance(_HOUR)
     await rig.settle(of(rig, "3", {"2": gives_text, "2.1": from_a_model}, code="knows both"))
     assert (await rig.row(RUN)).status == "succeeded", (await rig.row(RUN)).detail
+
+
+async def test_a_rehearsal_goes_on_with_the_state_that_a_rule_makes(rig: Rig) -> None:
+    await in_turn_one(rig)
+    before = await rig.entries(RUN)
+    ended = await rehearsed(of(rig, "3", {"2": in_euros}))
+    assert ended.how == "held", ended.report
+    [told] = ended.changed
+    assert "subject version 3 adopts the state of entry" in told and "Purses are kept in euros." in told
+    assert (await rehearsed(of(rig, "3", {"2": raises}))).how == "diverged"
+    assert await rig.entries(RUN) == before
 
 
 async def test_a_fork_has_the_state_that_was_made(rig: Rig) -> None:

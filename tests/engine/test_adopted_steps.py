@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import cast
 
@@ -11,11 +13,15 @@ import pytest
 from outlive import Run
 from outlive.app.audit import Progress, verify_run
 from outlive.engine.adoption import by_rule
+from outlive.engine.authority import DatabaseTime
 from outlive.engine.definition import AgentSpec
+from outlive.engine.rehearsal import Rehearsed, Subject, rehearse
 from outlive.engine.worker import Worker
 from outlive.errors import Diverged
+from outlive.harness.function import FunctionHarness
 from outlive.log import kinds
 from outlive.log.fold import fold
+from outlive.model.clock import SystemClock
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from outlive.store.survey import Surveyed
 from outlive.versions import Adopts
@@ -309,6 +315,30 @@ async def test_what_is_recorded_after_a_rule_was_applied_is_of_the_new_version(r
     assert row.reason == "diverged" and "double(x=50)" in row.detail
     both = {**only_one, "3": Adopts(removed=("double",))}
     assert await ends(rig, of(rig, later, both, version="4", code="four, mended")) == '"2"'
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_a_rehearsal_goes_on_as_the_rules_let_an_attempt_go_on(rig: Rig, case: str) -> None:
+    """It holds where that would go on live, and says what was adopted; nothing is written."""
+    body, rule, ways, *_ = CASES[case]
+    await waits(rig, old)
+    before = await rig.entries(RUN)
+    ended = await rehearsed(of(rig, body, {"1": rule}))
+    assert ended.how == "held", ended.report
+    assert [one.split(" adopts ")[1].split()[0] for one in ended.changed] == ways[: len(ended.changed)]
+    assert ended.changed
+    assert (await rehearsed(of(rig, body, {"2": rule}))).how == "diverged"
+    assert await rig.entries(RUN) == before
+
+
+async def rehearsed(worker: Worker) -> Rehearsed:
+    row = await worker.store.run(DEFAULT_TENANT, RunId(RUN))
+    assert row is not None
+    log = fold(await worker.store.window(DEFAULT_TENANT, row.id))
+    never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    kit = replace(worker.kit, clock=SystemClock(), time=DatabaseTime(SystemClock()))
+    of = Subject(row, log, await worker.store.key(DEFAULT_TENANT))
+    return await rehearse(kit, FunctionHarness(), worker.agents["subject"], of, limit_s=30, enough=never)
 
 
 async def test_the_rule_is_a_pure_function_of_the_log_and_the_divergence(rig: Rig) -> None:
