@@ -81,7 +81,7 @@ def _replayed(url: str, runs: int) -> float:
 def _read(url: str, runs: int) -> float:
     """What nobody gets by without: the rows, one run after the other, and their JSON."""
     began = time.perf_counter()
-    statement = "select body, payload from entry where run_id = {} order by seq"
+    statement = "select body, payload from entry where tenant = 'default' and run_id = {} order by seq"
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as opened:
             for number in range(1, runs):
