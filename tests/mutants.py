@@ -33,8 +33,65 @@ GRAPHS = "tests/langgraph"
 AGENTS = "tests/pydantic_ai"
 SERVERS = "tests/mcp"
 SDK = "tests/openai_agents"
+GATE = "tests/replay"
 LONGEST_S = 180
 MUTANTS = [
+    Mutant(
+        "a rehearsal goes on with what is not recorded",
+        "engine/rehearsal.py",
+        "            raise asyncio.CancelledError\n        await self._stand(scope)",
+        "            raise asyncio.CancelledError",
+        f"{GATE}/test_verb.py -k judged_before",
+    ),
+    Mutant(
+        "a rehearsal cancels what may have acted with its branch",
+        "engine/rehearsal.py",
+        "call.sent.status in OPEN and not self.leaving(scope)",
+        "False",
+        f"{GATE}/test_places.py -k in_doubt",
+    ),
+    Mutant(
+        "the gate calls what goes on live the same",
+        "gate/judge.py",
+        "next((one for one in stands if not one.recorded), None)",
+        "None",
+        f"{GATE}/test_verb.py -k judged_before",
+    ),
+    Mutant(
+        "the gate lets a run with another end pass as the same",
+        "gate/judge.py",
+        "entry.payload == ended.result:",
+        "True:",
+        f"{GATE}/test_assert_replays.py -k compatible",
+    ),
+    Mutant(
+        "what code does outside of steps is told of, and done",
+        "gate/watch.py",
+        'raise Acted(f"{deed.what} at {deed.line}")',
+        "pass",
+        f"{GATE}/test_watch.py -k python_is_asked",
+    ),
+    Mutant(
+        "what a C library tries is not counted",
+        "gate/alone.py",
+        "return self._last > before",
+        "return False",
+        f"{GATE}/test_watch.py -k c_library",
+    ),
+    Mutant(
+        "a run over which its process died is forgotten",
+        "gate/crew.py",
+        "self._tell(target, of(row, verdict=\"breaks\", why=why, entries=entries))",
+        "pass",
+        f"{GATE}/test_verb.py -k gets_away",
+    ),
+    Mutant(
+        "a gate that has looked at nothing lets all through",
+        "cli/replay.py",
+        'say("error: there is no run to replay")\n        return codes.ERROR',
+        'say("error: there is no run to replay")\n        return codes.OK',
+        f"{GATE}/test_verb.py -k empty_store",
+    ),
     Mutant(
         "an old version takes a state that a rule has taken away from it",
         "engine/rules.py",

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -201,3 +203,18 @@ def test_postgres_is_read_as_a_role_that_may_only_read(cli: Cli, postgres: str, 
         with psycopg.connect(postgres.partition("&schema=")[0], autocommit=True) as connection:
             connection.execute("drop owned by replay_reader")
             connection.execute("drop role replay_reader")
+
+
+def test_a_log_that_cannot_be_read_is_told_of_and_the_others_are_judged(cli: Cli, local: Releases) -> None:
+    asyncio.run(local.serve(local.release(), "r1", "r2"))
+    with closing(sqlite3.connect(local.directory / "outlive.db")) as opened, opened:
+        opened.execute("update entry set body = '{' where run_id = 'r1' and kind = 'step'")
+        opened.execute("update entry set blob = x'00', payload = null where run_id = 'r2' and kind = 'step'")
+        assert opened.total_changes == 2
+    asyncio.run(local.serve(local.names[0] + ":app", "r3"))
+    exit_code, found = replayed(cli, local, local.names[0] + ":app")
+    assert exit_code == codes.FAILED
+    told = judged(found)
+    assert {run: one["verdict"] for run, one in told.items()} == {"r1": "breaks", "r2": "breaks", "r3": "same"}
+    assert "entry 2" in str(told["r1"]["why"])
+    assert "entry 2" in str(told["r2"]["why"])

@@ -18,11 +18,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import IO
 
-from outlive.gate.judged import Judged
+from outlive.gate.judged import Judged, of
 from outlive.gate.recorded import recorded
 from outlive.gate.wire import CALL, JUDGED, TAKE, TELL, Frame, Line, answered, packed
 from outlive.model.clock import SystemClock
-from outlive.model.errors import Refused, UnknownRun
+from outlive.model.errors import DataError, Refused, UnknownRun
 from outlive.model.ids import RunId, Tenant
 from outlive.model.run import RunRow
 from outlive.store.keeping import Kept
@@ -165,11 +165,20 @@ class _Member:
                 found = await recorded(target.store, target.tenant, target.run)
             except UnknownRun:
                 continue
+            except DataError as error:
+                await self._unreadable(target, error)
+                continue
             if not self._at:
                 self._since = self._clock.boottime()
             self._at.append((target, found.row, len(found.entries)))
             return packed(found)
         return b"null"
+
+    async def _unreadable(self, target: Target, error: DataError) -> None:
+        """A log that cannot be read is no reason to say nothing about the others."""
+        row = await target.store.run(target.tenant, target.run)
+        if row is not None:
+            self._tell(target, of(row, verdict="breaks", why=str(error)))
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
         """End a process whose code does not let go: it cannot say so itself."""
@@ -190,11 +199,7 @@ class _Member:
         said.seek(0)
         last = said.read().decode(errors="replace").strip().splitlines()[-1:] or [""]
         why = self._failed or f"the process that replays it has ended with {code}: {last[0]}"
-        told = Judged(
-            tenant=row.tenant, run=row.id, agent=row.agent, version=row.version, status=row.status, verdict="breaks",
-            why=why, entries=entries,
-        )  # fmt: skip
-        self._tell(target, told)
+        self._tell(target, of(row, verdict="breaks", why=why, entries=entries))
 
     def _tell(self, target: Target, told: Judged) -> None:
         self._crew.told(replace(told, file=target.file, tenant=target.whose or told.tenant))

@@ -17,7 +17,7 @@ from outlive.engine.authority import DatabaseTime
 from outlive.engine.definition import AgentSpec
 from outlive.engine.drive import Harness
 from outlive.engine.rehearsal import Rehearsed, Stand, Subject, rehearse
-from outlive.gate.judged import Judged
+from outlive.gate.judged import Judged, of
 from outlive.gate.recorded import Recorded
 from outlive.gate.watch import Deed, Watch
 from outlive.harness.function import FunctionHarness
@@ -81,10 +81,7 @@ class Bench:
 async def judge(bench: Bench, found: Recorded) -> Judged:
     """What this code would do with the run. Nothing is written."""
     row = found.row
-    plain = Judged(
-        tenant=row.tenant, run=row.id, agent=row.agent, version=row.version, status=row.status, verdict="same",
-        entries=len(found.entries),
-    )  # fmt: skip
+    plain = of(row, entries=len(found.entries))
     agent = bench.registry.agents.get(row.agent)
     if (why := _unserved(row, agent)) or agent is None:
         return replace(plain, verdict="breaks", why=why)

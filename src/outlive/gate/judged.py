@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from outlive.model.run import RunRow
+
 Verdict: TypeAlias = Literal["same", "compatible", "needs adoption", "breaks", "acts"]
 
 # The worst last.
@@ -66,3 +68,11 @@ class Judged:
         if not self.expected:
             return f"{self.verdict}{where}: {self.why or self.found}{at}"
         return f"{self.verdict}{where}: the log has {self.expected}, the code asks for {self.found}{at}"
+
+
+def of(row: RunRow, *, verdict: Verdict = "same", why: str = "", entries: int = 0) -> Judged:
+    """A verdict about a run, with what its row says of it."""
+    return Judged(
+        tenant=row.tenant, run=row.id, agent=row.agent, version=row.version, status=row.status, verdict=verdict,
+        why=why, entries=entries,
+    )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outlive.log.entry import Entry
-from outlive.model.errors import UnknownRun
+from outlive.model.errors import UndecodableEntry, UnknownRun
 from outlive.model.ids import RunId, Tenant
 from outlive.model.run import RunRow
 from outlive.store.keeping import Kept
@@ -21,8 +21,15 @@ class Recorded:
 
 
 async def recorded(store: Kept, tenant: Tenant, run: RunId) -> Recorded:
-    """Read a run; a worker may append to it meanwhile. Raises UnknownRun."""
+    """Read a run; a worker may append to it meanwhile.
+
+    Raises UnknownRun, and UndecodableEntry for an entry whose payload is lost: a worker would not replay it either.
+    """
     row, key = await store.run(tenant, run), await store.known_key(tenant)
     if row is None or key is None:
         raise UnknownRun(run=run)
-    return Recorded(row, await store.window(tenant, run), key)
+    entries = await store.window(tenant, run)
+    lost = next((one for one in entries if one.lost), None)
+    if lost is not None:
+        raise UndecodableEntry(where=f"entry {lost.seq} ({lost.kind})", why="its payload is lost")
+    return Recorded(row, entries, key)
