@@ -33,13 +33,15 @@ from outlive.store.sqlite import SQLiteStore
 from outlive.store.sqlite import bundle as in_file_
 from outlive.testing.clock import ManualClock
 from outlive.testing.store_scene import Hold, Scene, event, operation
-from tests.corpus.tape import KEY, LOGS, RUN, Deck, Token, Untouchable, deck, lay
+from tests.corpus.deck import KEY, RUN, Deck, Token, Untouchable, deck
+from tests.corpus.tape import Tape, lay, named, recorded
 from tests.duty.conftest import in_file
 from tests.duty.ground import LARGE, end, kept, left, sql
 from tests.store.test_sqlite_file import migrated
 from tests.sweep.corpus import CORPUS, Bank, app
 
-RECORDED = sorted(LOGS.glob("*/*.jsonl"))
+# What is read of a server, and what replays, is in tests/corpus: here it is carried on in the midst of its log.
+RECORDED = [path for path in recorded() if path.parent.name == "sqlite"]
 KEY_HEX = KEY.hex()
 
 
@@ -396,10 +398,11 @@ async def test_a_run_of_the_corpus_goes_from_file_to_server_and_back(
         assert await exported(back, RUN) == again
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize("path", RECORDED, ids=named)
 async def test_a_recorded_log_replays_to_its_end_where_it_was_imported(path: Path, tmp_path: Path) -> None:
     made, _ = await lay(path, tmp_path)
-    lines, now = await exported(made.store, RUN), made.clock.now()
+    kin = [other.path.read_bytes().splitlines(keepends=True) for other in Tape.of(path).kin()]
+    lines, now = await exported(made.store, made.run), made.clock.now()
     before = await made.log()
     await made.store.close()
     (tmp_path / "there").mkdir()
@@ -407,8 +410,9 @@ async def test_a_recorded_log_replays_to_its_end_where_it_was_imported(path: Pat
     store = SQLiteStore(tmp_path / "there" / "x.db", name="x", clock=clock, unsafe_durability=True, synchronous="off")
     await store.open()
     try:
-        assert (await take_in(store, lines, None)).added
-        there = Deck(store, clock, [])
+        for one in (*kin, lines):
+            assert (await take_in(store, one, None)).added
+        there = Deck(store, tmp_path / "there", clock, [], made.run)
         log = await there.log()
         assert (log[:-2], [one.kind for one in log[-2:]]) == (before, ["claimed", "paused"])
         worker = there.worker(Untouchable(), Token())
@@ -428,20 +432,18 @@ async def test_a_log_that_was_cut_anywhere_goes_there_and_back(
 ) -> None:
     folder = tmp_path_factory.mktemp("cut")
     path = data.draw(st.sampled_from(RECORDED))
-    recorded = path.read_text("utf-8").splitlines(keepends=True)
-    kept_lines = data.draw(st.integers(4, max(4, len(recorded))))
-    cut = folder / "cut.jsonl"
-    cut.write_text("".join(recorded[:kept_lines]), "utf-8")
+    keep = data.draw(st.integers(2, Tape.of(path).end))
     (folder / "from").mkdir()
-    made, _ = await lay(cut, folder / "from")
+    made, _ = await lay(path, folder / "from", keep)
     try:
-        lines = await exported(made.store, RUN)
+        lines = await exported(made.store, made.run)
         async with empty(folder / "to.db", made.clock.now()) as other:
             await take_in(other, lines, None)
-            again = await exported(other, RUN)
+            again = await exported(other, made.run)
             # It had not ended: that it is paused now is all that was added.
             before, after = [list(map(parts_of, one)) for one in (lines, again)]
-            assert (after[2 : len(before) - 1], len(after)) == (before[2:-1], len(before) + 2)
+            rows = len([one for one in before if one.get("kind") in ("run", "entry")])
+            assert (after[2 : rows + 1], len(after)) == (before[2 : rows + 1], len(before) + 2)
     finally:
         await made.store.close()
 
