@@ -32,7 +32,8 @@ def options(verb: str) -> set[str]:
 
 def test_there_are_the_verbs() -> None:
     assert sorted(VERBS) == [
-        "adopt", "answer", "approvals", "approve", "audit verify", "cancel", "complete", "config", "db check",
+        "adopt", "answer", "approvals", "approve", "audit verify", "cancel", "check", "complete", "config",
+        "db check",
         "db init", "db upgrade", "doctor", "export", "fork", "import", "keys", "log", "mcp", "notifications",
         "notify test", "pause",
         "ps", "questions", "reject", "replay", "resolve", "restart", "resume", "retention", "retry", "rollback", "run",
@@ -49,8 +50,8 @@ def test_help_tells_of_every_option_with_an_example(cli: Cli, verb: str) -> None
     assert all(parameter.help for parameter in VERBS[verb].params if parameter.name != "help")
     assert f"outlive {verb}" in done.output.partition("Examples:")[2]
     lacks = {"--tenant"} if verb.startswith("db ") else set()
-    if verb == "notify test":
-        # It needs no store.
+    if verb in ("check", "notify test"):
+        # They need no store.
         lacks = {"--store", "--tenant", "--unsafe-durability"}
     assert SHARED - {"--help"} - lacks <= options(verb)
 

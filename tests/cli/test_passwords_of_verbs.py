@@ -30,7 +30,7 @@ WORDS = {
     "complete": ("op", "--did-not-happen", "--key", "k", *WHY),
     "db upgrade": ("--finish",), "worker": (), "approvals": (), "keys": (),
     "mcp": ("--agent", "nobody"), "approve": ("ap", "--role", "finance"),
-    "reject": ("ap", "--role", "finance", "--why", "no"),
+    "check": (), "reject": ("ap", "--role", "finance", "--why", "no"),
 }  # fmt: skip
 # A user that is let in, and one that is not; URLs that are none are in test_passwords.py.
 FORMS = (
@@ -58,7 +58,7 @@ def test_no_verb_prints_the_password_of_its_url(
         if verb == "worker":
             continue  # it does not end by itself: see below
         monkeypatch.setenv("OUTLIVE_STORE", url)
-        given = () if verb == "notify test" else ("--store", url)
+        given = () if verb in ("check", "notify test") else ("--store", url)
         for more in ((), ("--json",), ("--debug",)):
             if more and more[0] not in {one for parameter in VERBS[verb].params for one in parameter.opts}:
                 continue

@@ -14,6 +14,7 @@ from outlive.cli import (
     approve,
     audit,
     cancel,
+    check,
     complete,
     config,
     db,
@@ -98,6 +99,7 @@ for _verb, _examples in (
     (retention.retention, retention.EXAMPLES),
     (doctor.doctor, doctor.EXAMPLES),
     (config.config, config.EXAMPLES),
+    (check.check, check.EXAMPLES),
 ):
     _add(app, _verb, _examples)
 
