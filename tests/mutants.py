@@ -48,7 +48,7 @@ MUTANTS = [
         "engine/rehearsal.py",
         "call.sent.status in OPEN and not self.leaving(scope)",
         "False",
-        f"{GATE}/test_places.py -k in_doubt",
+        f"{GATE}/test_places.py -k each_beginning",
     ),
     Mutant(
         "the gate calls what goes on live the same",
@@ -81,7 +81,7 @@ MUTANTS = [
     Mutant(
         "a run over which its process died is forgotten",
         "gate/crew.py",
-        "self._tell(target, of(row, verdict=\"breaks\", why=why, entries=entries))",
+        'self._tell(target, of(row, verdict="breaks", why=why, entries=entries))',
         "pass",
         f"{GATE}/test_verb.py -k gets_away",
     ),

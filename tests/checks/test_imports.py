@@ -20,6 +20,7 @@ MODULES = {
     "mcp.server": "import outlive.app, outlive.engine.control",
     "app.compose": "import outlive.store.sqlite, outlive.store.postgres, outlive.harness.function, outlive.engine.run",
     "harness.function": "import outlive.engine.run",
+    "lint.walk": "import outlive.engine.definition",
     "duty.rota": "import outlive.engine.run, outlive.store.port",
     "engine.run": "import outlive.store.port, outlive.secret.scrub",
     "store.port": "import outlive.log.entry",
