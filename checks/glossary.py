@@ -9,12 +9,13 @@ from pathlib import Path
 
 from checks.files import where, written
 
-# Settings of PostgreSQL and of uvicorn, and names of the SDKs of MCP, Claude and OpenAI agents: not ours to choose.
+# Settings of PostgreSQL and of uvicorn, names of the SDKs of MCP, Claude and OpenAI agents, and classes of clients: not
+# ours to choose.
 THEIRS = re.compile(
     r"idle_in_transaction_session_timeout|timeout_graceful_shutdown"
     r"|SessionMessage|\.session\.send_request|Session terminated"
     r"|(Outlive)?Session(Store|Key|List|Summary)\w*|(fold|list|delete)_session(s|_\w+)\b|(run_)?session_(id|store)\w*"
-    r"|\b(?:Durable)?Session\b|\bSessionSettings\b|\bsession_(?:id|settings)\b|\bclear_session\b|\bsession=(?:session\b)?|\bsession:"
+    r"|\b(?:Durable|Client|Async)?Session\b|\bSessionSettings\b|\bsession_(?:id|settings)\b|\bclear_session\b|\bsession=(?:session\b)?|\bsession:"
 )
 ROW = re.compile(r"^\|(.+)\|(.+)\|(.+)\|\s*$")
 

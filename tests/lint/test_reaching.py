@@ -164,3 +164,10 @@ def test_a_function_without_source_is_named(lint: Lint) -> None:
     text += "gone = space['gone']\n"
     report: Report = lint(agent("return gone()", text))
     assert [one.rpartition(".")[2] for one in report.unread] == ["gone"]
+
+
+def test_an_expression_as_deep_as_no_person_writes_is_named(lint: Lint) -> None:
+    before = f"def deep(given: str) -> str:\n    return {' + '.join(['given'] * 900)}\n\n{STAMP}"
+    report = lint(agent("return deep(given) + str(stamp())", before))
+    assert [one.rpartition(".")[2] for one in report.unread] == ["deep"]
+    assert codes(report) == ["clock"]

@@ -26,6 +26,9 @@ class Nothing(Enum):
 
 ABSENT = Nothing.HERE
 
+# More of them around one function are none that a person wrote.
+_DECORATORS = 50
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
@@ -222,6 +225,16 @@ def _given(dotted: str, base: Known, names: Names) -> Known | None:
 def given(called: Known, names: Names) -> Known | None:
     """What calling it gives, where a library has no annotation for it."""
     return _given(called.dotted, called.of or UNKNOWN, names)
+
+
+def unwrapped(thing: object) -> object:
+    """What decorators have wrapped, looked up without asking objects that answer to every name."""
+    for _ in range(_DECORATORS):
+        inner = inspect.getattr_static(thing, "__wrapped__", ABSENT)
+        if inner is ABSENT or isinstance(thing, type):
+            break
+        thing = inner
+    return thing
 
 
 def function_of(thing: object) -> tuple[FunctionType | None, object]:

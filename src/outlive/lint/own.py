@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import FunctionType
 
-from outlive.lint.known import ABSENT, UNKNOWN, Known, function_of, member
+from outlive.lint.known import ABSENT, UNKNOWN, Known, function_of, member, unwrapped
 from outlive.lint.names import Names
 
 _INSTALLED = ("site-packages", "dist-packages")
@@ -69,13 +69,12 @@ class Own:
         of = of if bound is ABSENT else Known(live=bound, shared=True)
         if self.has(fn):
             yield fn, of
-        elif hasattr(fn, "__wrapped__"):
-            yield from self.reached(Known(live=inspect.unwrap(fn), of=called.of))
+        elif (inner := unwrapped(fn)) is not fn:
+            yield from self.reached(Known(live=inner, of=called.of))
 
     def _other(self, live: object, of: Known) -> Iterator[tuple[FunctionType, Known]]:
         """Of what is wrapped by no function (`lru_cache`), or is an object that can be called."""
-        inner = inspect.getattr_static(live, "__wrapped__", None)
-        inner = getattr(live, "__wrapped__", None) if inner is None and hasattr(type(live), "cache_info") else inner
+        inner = unwrapped(live)
         if isinstance(inner, FunctionType):
             yield from self.reached(Known(live=inner, of=of))
         elif callable(live) and not isinstance(live, type):

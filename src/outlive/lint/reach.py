@@ -88,7 +88,12 @@ class _Reader:
             return None
         source, node = syntax
         walk = begin(fn, of, self._own, source, node, self._infer)
-        walk.run(node)
+        try:
+            walk.run(node)
+        except RecursionError:
+            # As deep as what a program writes, and no person.
+            self._unread[f"{fn.__module__}.{fn.__qualname__}"] = None
+            return None
         self._read[key] = walk.reading
         self._counted.add(fn.__code__)
         return walk.reading

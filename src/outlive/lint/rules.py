@@ -134,7 +134,7 @@ CALLS: dict[str, Rule | None] = {
         *_each("asyncio", "gather create_task ensure_future wait as_completed TaskGroup shield run"),
         *_each("asyncio", "run_coroutine_threadsafe"),
         *_each("asyncio.AbstractEventLoop", "create_task call_later call_soon call_at run_until_complete"),
-        "anyio.create_task_group", "trio.open_nursery",
+        "anyio.create_task_group",
     ),
     **_all(
         Rule("concurrency", _TIMEOUT),

@@ -283,8 +283,9 @@ class Values:
 
     def _gives(self, called: Known) -> Known:
         """What a function, a tool or an agent gives."""
-        fn = getattr(called.live, "fn", called.live) if called.live is not ABSENT else ABSENT
-        fn = inspect.unwrap(fn) if isinstance(fn, FunctionType) else fn
+        inner = inspect.getattr_static(called.live, "fn", ABSENT)
+        fn = inner if isinstance(inner, FunctionType) else called.live
+        fn = facts.unwrapped(fn)
         return facts.result(fn) if isinstance(fn, FunctionType) else UNKNOWN
 
     def _of_function(self, called: Known, node: ast.Call, first: Known) -> Known:
@@ -307,7 +308,7 @@ class Values:
         live = called.live
         if isinstance(live, type):
             return Known(kind=live)
-        live = inspect.unwrap(live) if callable(live) and hasattr(live, "__wrapped__") else live
+        live = facts.unwrapped(live)
         if not isinstance(live, FunctionType):
             return UNKNOWN
         if "return" in live.__annotations__:
