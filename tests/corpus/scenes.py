@@ -430,7 +430,8 @@ async def is_changed(stage: Stage) -> None:
     await stage.take_live()
 
 
-# ---- other harnesses
+# ---- other harnesses. Checkpoints of LangGraph, transcripts of the Claude Agent SDK and tasks of A2A servers stand
+# beside runs and write no entry: there is nothing of them here.
 
 
 def _of_framework(agent: Agent[Any, Any]) -> None:

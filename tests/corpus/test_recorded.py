@@ -10,10 +10,12 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
+from outlive import Agent, Run
 from outlive.app import inspect, operate, stop
 from outlive.app.audit import Progress, verify_run
 from outlive.app.carry import bundle_of, take_in
@@ -26,7 +28,9 @@ from outlive.model.ids import DEFAULT_TENANT, Owner
 from outlive.model.operation import IN_DOUBT
 from outlive.testing.clock import ManualClock
 from tests.corpus.deck import Deck, Place, Token, Untouchable, opened
+from tests.corpus.people import app
 from tests.corpus.tape import LOGS, Tape, differing, lay, live, named, recorded, told
+from tests.sweep.corpus import charge, charge_on_thread, put, triple
 
 ENDED, LIVE = recorded(), live()
 VERSIONS = sorted({path.relative_to(LOGS).parts[0] for path in (*ENDED, *LIVE)})
@@ -196,8 +200,11 @@ async def replays(path: Path, place: Place) -> None:
     try:
         before = await made.log()
         end = log[len(before)]
-        row = await made.play(made.worker(Untouchable(), Token()))
-        assert made.executed == [], told(path, end.seq, f"recorded calls were executed again: {made.executed}")
+        try:
+            row = await made.play(made.worker(Untouchable(), Token()))
+        except AssertionError as error:
+            raise AssertionError(told(path, end.seq, f"it does not come to it: {error}")) from error
+        assert made.executed == [], told(path, end.seq, f"it executes what was recorded, or more: {made.executed}")
         found = await made.log()
         assert found[: len(before)] == before == log[: len(before)]
         if tape.row["reason"] == "terminated":
@@ -260,8 +267,36 @@ async def test_a_kind_that_is_not_known_any_more_is_named_with_its_file(
 ) -> None:
     path = next(one for one in ENDED if one.stem == "converses")
     monkeypatch.delitem(kinds.KINDS, "woken")
-    with pytest.raises(AssertionError, match=r"sqlite/converses|postgres/converses.*entry \d+: woken cannot be shown"):
+    with pytest.raises(AssertionError, match=r"(sqlite|postgres)/converses, entry \d+: woken cannot be shown"):
         await reads(path, tmp_path)
+
+
+async def other(run: Run[Any], input: str) -> list[int]:
+    return [await run.step(triple, 1)]
+
+
+async def more(run: Run[Any], input: str) -> list[str]:
+    return [await run.call(charge, input), await run.call(charge_on_thread, input), await run.call(put, input)]
+
+
+async def test_code_that_asks_for_something_else_is_named_with_file_and_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = next(one for one in ENDED if one.stem == "steps")
+    changed: Agent[str, list[int]] = Agent("steps", app.registry.agents["steps"].version, other)
+    monkeypatch.setitem(app.registry.agents, "steps", changed)
+    with pytest.raises(AssertionError, match=r"/steps, entry \d+: it ends otherwise: blocked diverged"):
+        await replays(path, tmp_path)
+
+
+async def test_what_is_executed_again_is_named_with_file_and_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = next(one for one in ENDED if one.stem == "looked_up")
+    changed: Agent[str, list[str]] = Agent("looked_up", app.registry.agents["looked_up"].version, more)
+    monkeypatch.setitem(app.registry.agents, "looked_up", changed)
+    with pytest.raises(AssertionError, match=r"/looked_up, entry \d+: it executes what was recorded, or more: \['put'"):
+        await replays(path, tmp_path)
 
 
 def test_a_line_that_was_changed_is_named_with_its_file(tmp_path: Path) -> None:
