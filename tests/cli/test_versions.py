@@ -59,6 +59,34 @@ def test_what_cannot_be_adopted_is_refused_with_the_reason(diverged: Cli) -> Non
     assert diverged("adopt", "nobody", "--skip", "--why", "x").exit_code == codes.ERROR
 
 
+def test_what_a_coming_release_drops_is_adopted_before_it_comes(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTLIVE_APP", "tests.cli.release_app:app")
+    monkeypatch.setenv("OUTLIVE_BUILD", "first")
+    assert cli("run", "ship", "tea", "--id", "s1").exit_code == codes.BLOCKED
+    log = [json.loads(line) for line in cli("log", "s1", "--json").stdout.splitlines()]
+    [_, at] = [str(one["seq"]) for one in log if one["kind"] == "step"]
+    for options, code, says in (
+        (("--skip", "--at", at, "--why", "x"), codes.ERROR, "only a run that has diverged can be adopted"),
+        (("--skip", "--at", at, "--step", "other", "--why", "x"), codes.ERROR, "and not other"),
+        (("--skip", "--step", "greet", "--why", "x"), codes.USAGE, "say --at ENTRY"),
+        (("--skip", "--at", at, "--step", "greet", "--digest", "0", "--why", "x"), codes.USAGE, "not with --skip"),
+        (("--insert", "--at", at, "--step", "greet", "--why", "x"), codes.ERROR, "say the digest of the arguments"),
+    ):
+        done = cli("adopt", "s1", *options)
+        assert done.exit_code == code, done.output
+        assert says in " ".join(done.output.replace("│", " ").split())
+    done = cli("adopt", "s1", "--skip", "--at", at, "--step", "greet", "--why", "nobody reads it")
+    assert (done.exit_code, done.stdout) == (codes.OK, "s1\n")
+    assert json.loads(cli("show", "s1", "--json").stdout)["run"]["reason"] == "operation in doubt"
+
+    monkeypatch.setenv("OUTLIVE_BUILD", "second")
+    monkeypatch.setenv("RELEASE", "2")
+    assert cli("retry", "s1", "--why", "so").exit_code == codes.OK
+    assert cli("run", "ship", "--id", "s1").exit_code == codes.BLOCKED
+    assert json.loads(cli("show", "s1", "--json").stdout)["run"]["reason"] == "operation in doubt"
+    assert cli("audit", "verify").exit_code == codes.OK
+
+
 def test_versions_say_what_has_no_worker(diverged: Cli) -> None:
     assert diverged("start", "ship", "coffee", "--id", "s2").exit_code == codes.OK
     done = diverged("versions")

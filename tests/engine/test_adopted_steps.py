@@ -28,7 +28,7 @@ from outlive.versions import Adopts
 from tests.engine.rig import Rig
 from tests.engine.subject import RUN, Body, State, act, add, base, begin, does, double, put, subject
 
-_HOUR = timedelta(hours=1)
+HOUR = timedelta(hours=1)
 
 
 def of(rig: Rig, body: Body, rules: Mapping[str, Adopts], *, version: str = "3", code: str = "new") -> Worker:
@@ -43,7 +43,7 @@ async def waits(rig: Rig, body: Body) -> None:
     """A run that version 1 has begun, and whose wait is over."""
     await rig.settle(await begin(rig, body, code="old"))
     assert (await rig.row(RUN)).status == "waiting", (await rig.row(RUN)).detail
-    rig.clock.advance(_HOUR)
+    rig.clock.advance(HOUR)
 
 
 async def ends(rig: Rig, worker: Worker) -> str | None:
@@ -70,13 +70,13 @@ async def old(run: Run[None]) -> object:
     one = await run.step(add, 1)
     two = await run.step(double, one)
     paid = await run.call(act, "it")
-    await run.sleep(_HOUR)
+    await run.sleep(HOUR)
     return [one, two, paid]
 
 
 async def _rest(run: Run[None], *given: object) -> object:
     paid = await run.call(act, "it")
-    await run.sleep(_HOUR)
+    await run.sleep(HOUR)
     return [*given, paid]
 
 
@@ -258,7 +258,7 @@ async def test_branches_that_are_known_by_the_name_of_their_step_stay_as_they_ar
     def gathers(name: str) -> Body:
         async def body(run: Run[None]) -> object:
             told = await run.gather(run.options(name=name).step(double, 3), run.step(add, 1))
-            await run.sleep(_HOUR)
+            await run.sleep(HOUR)
             return told
 
         return body
@@ -272,7 +272,7 @@ async def test_in_branches_and_turns_a_rule_holds_for_what_is_recorded_there(rig
         async def body(run: Run[None]) -> object:
             async for state in run.turns(State()):
                 told = await run.gather(_priced(run, name, 3 + state.n), run.step(add, state.n))
-                await run.sleep(_HOUR)
+                await run.sleep(HOUR)
                 state.n, state.seen = state.n + 1, [*state.seen, str(told)]
                 if state.n == 2:
                     return state.seen
@@ -294,21 +294,21 @@ async def test_what_is_recorded_after_a_rule_was_applied_is_of_the_new_version(r
         one = await run.options(name="plus").step(add, 1)
         two = await run.step(double, one)
         paid = await run.call(act, "it")
-        await run.sleep(_HOUR)
+        await run.sleep(HOUR)
         last = await run.options(name="double").step(double, 50)
-        await run.sleep(_HOUR)
+        await run.sleep(HOUR)
         return [one, two, paid, last]
 
     async def later(run: Run[None]) -> object:
         one = await run.options(name="plus").step(add, 1)
         await _rest(run)
-        await run.sleep(_HOUR)
+        await run.sleep(HOUR)
         return one
 
     await waits(rig, old)
     await rig.settle(of(rig, longer, {"1": Adopts(renamed={"add": "plus"})}))
     assert (await rig.row(RUN)).status == "waiting", (await rig.row(RUN)).detail
-    rig.clock.advance(_HOUR)
+    rig.clock.advance(HOUR)
     only_one = {"1": Adopts(removed=("double",))}
     await rig.settle(of(rig, later, only_one, version="4", code="four"))
     row = await rig.row(RUN)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Literal
 
 from outlive.app import bulk
-from outlive.app.given import check_said
+from outlive.app.given import check_said, check_texts
 from outlive.app.registry import Registry
 from outlive.engine import inbox
 from outlive.engine.adoption import Acceptance
@@ -67,11 +67,13 @@ async def retry(control: Control, tenant: Tenant, run: str, *, who: str, why: st
 
 
 async def adopt(control: Control, tenant: Tenant, run: str, wish: Acceptance) -> kinds.Adopted:
-    """Accept that the code differs from the log at a step.
+    """Accept that the code differs from the log at a step, or will.
 
     Raises UnknownRun, WrongState, NotAdoptable, BadArguments.
     """
     check_said("adopt", wish.who, wish.why)
+    if wish.step is not None:
+        check_texts("adopt", [("step", wish.step.name), ("digest", wish.step.digest)])
     return await control.adopt(await _run(control, tenant, run), wish)
 
 

@@ -27,7 +27,7 @@ from outlive.app.outlive import Outlive
 from outlive.app.registry import Registry
 from outlive.app.settings import Settings
 from outlive.engine import forking
-from outlive.engine.adoption import Acceptance, Choice, choices
+from outlive.engine.adoption import Acceptance, Choice, Step, choices
 from outlive.engine.control import Control
 from outlive.engine.definition import Agent
 from outlive.engine.later import moment
@@ -421,10 +421,12 @@ async def retry(store: Store, tenant: str, run: str, *, who: str, why: str) -> N
 
 
 async def adopt(
-    store: Store, tenant: str, run: str, how: Adoption, *, who: str, why: str, at: int | None = None
-) -> kinds.Adopted:
-    """See `decide.adopt`."""
-    return await decide.adopt(_control(store), Tenant(tenant), run, Acceptance(how, who, why, at))
+    store: Store, tenant: str, run: str, how: Adoption, *, who: str, why: str, at: int | None = None,
+    step: tuple[str, str] | None = None,
+) -> kinds.Adopted:  # fmt: skip
+    """See `decide.adopt`; `step` is the name and digest of the step that code will ask for."""
+    ahead = Step(*step) if step is not None else None
+    return await decide.adopt(_control(store), Tenant(tenant), run, Acceptance(how, who, why, at, ahead))
 
 
 def retrying(who: str, why: str) -> bulk.Verb:

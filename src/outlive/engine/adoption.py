@@ -35,13 +35,28 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """The step that code will ask for, as a rehearsal has found it: its name, and the digest of its arguments.
+
+    Of *skip* it is the recorded one, by its name alone.
+    """
+
+    name: str
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Acceptance:
-    """What a person wants: how, at which entry (None: where a build diverged last), by whom, why."""
+    """What a person wants: how, at which entry (None: where a build diverged last), by whom, why.
+
+    With a `step` it is accepted what no build has run into yet.
+    """
 
     how: Adoption
     who: str
     why: str
     at: int | None = None
+    step: Step | None = None
 
 
 def difference(diverged: Exception | None) -> Difference | None:
@@ -56,7 +71,7 @@ def difference(diverged: Exception | None) -> Difference | None:
 
 def adopt(fold: Fold, run: str, wish: Acceptance) -> Item:
     """The entry that adopts. Raises NotAdoptable, which says why, and what else can be done."""
-    where = _where(fold, run, wish.at)
+    where = _ahead(fold, run, wish, wish.step) if wish.step is not None else _where(fold, run, wish.at)
     call = _call(fold, run, where)
     if why := _against(call, where, wish.how):
         raise NotAdoptable(run=run, why=why)
@@ -113,6 +128,27 @@ def _where(fold: Fold, run: str, at: int | None) -> Difference:
         raise NotAdoptable(run=run, why="no build has said at which recorded call it differs; deploy code that fits")
     known = ", ".join(str(entry) for entry in dict.fromkeys(one.entry for one in fold.differences)) or "none"
     raise NotAdoptable(run=run, why=f"no build has diverged at entry {at}; entries where one has: {known}")
+
+
+def _ahead(fold: Fold, run: str, wish: Acceptance, step: Step) -> Difference:
+    """Where code will differ that no worker has run yet: whoever says so has rehearsed it."""
+    if wish.at is None:
+        raise NotAdoptable(run=run, why="no build has diverged there yet; say at which entry")
+    found = [(name, call) for name in fold.current if (call := find(fold, name, wish.at)) is not None]
+    if not found:
+        why = f"no call that the run stands behind was recorded first as entry {wish.at}"
+        if len(fold.windows) > 1:
+            why += "; of a run with turns, those of the present turn can be adopted"
+        raise NotAdoptable(run=run, why=why)
+    scope, call = found[0]
+    if wish.how == "skip":
+        if call.name != step.name:
+            raise NotAdoptable(run=run, why=f"entry {wish.at} is {call.shown}, and not {step.name}")
+        return Difference(entry=wish.at, scope=scope)
+    if not step.digest:
+        raise NotAdoptable(run=run, why=f"say the digest of the arguments of {step.name}; outlive replay tells it")
+    shown = f"{step.name}(…)"
+    return Difference(entry=wish.at, scope=scope, kind="step", name=step.name, digest=step.digest, shown=shown)
 
 
 def _call(fold: Fold, run: str, where: Difference) -> Call:

@@ -86,20 +86,24 @@ class Control:
             await journal.append(Item(kinds.Retried(who=failures.writable(who), why=failures.writable(why))), also=also)
 
     async def adopt(self, row: RunRow, wish: Acceptance) -> kinds.Adopted:
-        """Record what a person accepts of a divergence; every build may have the run again then.
+        """Record what a person accepts of a divergence; every build may have the run again then. Of one that no build
+        has run into yet, the run stays as it is.
 
         Raises WrongState, NotAdoptable, and LeaseLost when somebody claims the run at this moment; then nothing of it
         is recorded.
         """
-        _expect_diverged(row)
+        _expect_adoptable(row, wish)
         adopt(fold(await self.store.window(row.tenant, row.id)), row.id, wish)  # refused without a claim
-        async with self._seized(row.tenant, row.id, only=frozenset(("blocked", "ready"))) as journal:
-            _expect_diverged(journal.row if journal is not None else await self.store.run(row.tenant, row.id) or row)
+        only: frozenset[Status] = frozenset(("blocked", "ready", "waiting"))
+        async with self._seized(row.tenant, row.id, only=only) as journal:
+            now = journal.row if journal is not None else await self.store.run(row.tenant, row.id) or row
+            _expect_adoptable(now, wish)
             if journal is None:
                 raise LeaseLost(run=row.id, epoch=row.epoch)
             item = adopt(journal.fold, row.id, wish)
             assert isinstance(item.fact, kinds.Adopted)
-            await journal.append(item, also=Also(change=Change("ready"), forgive=True))
+            also = Also(change=Change("ready"), forgive=True) if _diverged(now) else Also(change=_as_it_is(now))
+            await journal.append(item, also=also)
             return item.fact
 
     async def cancel(self, row: RunRow, request: Request, *, key: str) -> None:
@@ -375,9 +379,17 @@ class Control:
         return Journal(self.store, self.owner, _LEASE_MS, self.clock, time, grip, claimed.row, state)
 
 
-def _expect_diverged(row: RunRow) -> None:
-    if row.reason != "diverged" or row.status not in ("blocked", "ready"):
+def _diverged(row: RunRow) -> bool:
+    return row.reason == "diverged" and row.status in ("blocked", "ready")
+
+
+def _expect_adoptable(row: RunRow, wish: Acceptance) -> None:
+    """Ahead of a divergence, a run that nobody drives: what a worker has in memory would not know of it."""
+    if wish.step is None and not _diverged(row):
         raise WrongState(run=row.id, status=row.status, wanted="only a run that has diverged can be adopted")
+    if row.status == "running" or row.ended:
+        wanted = "before a build has diverged only a run that nobody drives can be adopted; pause it, or try again"
+        raise WrongState(run=row.id, status=row.status, wanted=wanted)
 
 
 def _as_it_is(row: RunRow) -> Change:

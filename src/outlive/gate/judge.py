@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from shlex import quote
 
 from outlive.app.registry import Registry
 from outlive.engine import adoption, failures
@@ -22,7 +23,7 @@ from outlive.gate.recorded import Recorded
 from outlive.gate.watch import Deed, Watch
 from outlive.harness.function import FunctionHarness
 from outlive.log import kinds
-from outlive.log.fold import Fold, fold
+from outlive.log.fold import Fold, find, fold
 from outlive.model.clock import SystemClock
 from outlive.model.errors import DataError, Diverged
 from outlive.model.run import RunRow, Status
@@ -197,8 +198,12 @@ def _ways(state: Fold, row: RunRow, diverged: Diverged) -> tuple[str, ...]:
     if difference is None:
         return ()
     state.differences.append(difference)
+    call = find(state, difference.scope, difference.entry)
+    known = f" --step {quote(call.name)}" if call is not None else ""
+    asked = f" --step {quote(difference.name)} --digest {difference.digest}"
     return tuple(
-        f"outlive adopt {row.id} --{one.how} --at {difference.entry} --why …: {one.means}"
+        f"outlive adopt {quote(row.id)} --{one.how} --at {difference.entry}{known if one.how == 'skip' else asked} "
+        f"--why …: {one.means}"
         for one in adoption.choices(state, row.id)
     )
 
