@@ -85,6 +85,26 @@ async def rounds(run: Run[World], input: str) -> list[str]:
     return []
 
 
+class Euros(BaseModel):
+    euros: float = 0
+
+
+def in_euros(old: dict[str, int]) -> dict[str, float]:
+    """What is saved is kept in euros."""
+    return {"euros": old["cents"] / 100}
+
+
+@app.agent(version="2", adopts={"1": in_euros})
+async def saves(run: Run[World], input: str) -> str:
+    """Its state is another than in the release before."""
+    async for purse in run.turns(Euros()):
+        purse.euros += 2.5
+        if purse.euros > 10:
+            return f"{purse.euros} euros"
+        await run.sleep(timedelta(days=1))
+    return "never"
+
+
 @app.agent()
 async def naps(run: Run[World], input: str) -> list[str]:
     """It cleans up by a call and a wait, if it is told to."""

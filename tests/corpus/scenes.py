@@ -21,7 +21,7 @@ from outlive.engine.worker import Worker
 from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
 from outlive.model.run import RunRow
 from outlive.store.port import Message
-from tests.corpus import agents, graphs
+from tests.corpus import agents, before, graphs
 from tests.corpus.deck import Backup, Deck, Token, World
 from tests.corpus.people import FRAMEWORKS, RECORDED, Person, Release, adopted, app
 from tests.mcp.caller import at
@@ -211,6 +211,19 @@ async def dies_in_a_turn(stage: Stage) -> None:
     await stage.deck.crash(stage.world, stage.world.hang("two"))
     await stage.take_live("in_flight_in_a_turn")
     await stage.deck.take_over(stage.worker())
+    await stage.take_end()
+
+
+@scene("live/saved_before", "saves")
+async def saves_in_another_release(stage: Stage) -> None:
+    """A rule of the new release makes the state of the loop new."""
+    app.registry.agents["saves"] = before.saves
+    try:
+        await stage.start(before.saves)
+        assert (await stage.until_still()).status == "waiting"
+    finally:
+        app.registry.agents["saves"] = agents.saves
+    await stage.take_live("saved_before")
     await stage.take_end()
 
 

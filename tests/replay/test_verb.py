@@ -52,7 +52,7 @@ def test_a_release_is_judged_before_it_is_deployed(cli: Cli, releases: Releases)
 
     code, found = replayed(cli, releases, releases.release(("(compute, 21)", "(compute, 22)")))
     assert (code, found["verdict"]) == (codes.BLOCKED, "needs adoption")
-    assert "outlive adopt r1 --skip --at 2 --why" in str(judged(found)["r1"]["remedies"])
+    assert "outlive adopt r1 --skip --at 2 --step compute --why" in str(judged(found)["r1"]["remedies"])
 
     added = ("    # here\n", "    await run.step(compute, 3)\n")
     code, found = replayed(cli, releases, releases.release(added))
