@@ -47,7 +47,6 @@ def judged(cli: Cli, releases: Releases, code: str, *more: str) -> dict[str, obj
         ("await __import__('asyncio').open_connection('127.0.0.1', PORT)", "connects to ('127.0.0.1', PORT)"),
         ("__import__('urllib.request').request.urlopen('http://127.0.0.1:PORT')", "looks 127.0.0.1 up"),
         ("__import__('sqlite3').connect('made.txt')", "opens the database made.txt"),
-        ("run.deps.fetch()", "uses run.deps.fetch, which is not opened here (see --deps)"),
     ],
 )
 def test_python_is_asked(cli: Cli, local: Releases, code: str, found: str) -> None:
@@ -110,8 +109,13 @@ app = Outlive(deps=deps)
 """
     asyncio.run(local.serve(local.release(), "r1"))
     name = local.release(("\napp = Outlive()\n", opened), ("(compute, 21)", "(compute, run.deps.limit)"))
-    assert cli("replay", name, "--store", local.store).exit_code == codes.FAILED
+    done = cli("replay", name, "--store", local.store)
+    assert (done.exit_code, "uses run.deps.limit, which is not opened here" in done.stdout) == (codes.FAILED, True)
     assert cli("replay", name, "--store", local.store, "--deps").exit_code == codes.OK
+
+
+def test_an_application_without_deps_has_none(cli: Cli, local: Releases) -> None:
+    assert judged(cli, local, "assert run.deps is None")["verdict"] == "same"
 
 
 def alone() -> bool:

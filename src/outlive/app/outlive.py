@@ -97,6 +97,7 @@ class Outlive(Generic[D]):
         roles: Roles | None = None, notify: Sequence[Route] | None = None,
     ) -> None:  # fmt: skip
         self.registry = Registry(include)
+        self.has_deps = deps is not None
         self.deps = deps if deps is not None else cast("Callable[[], AbstractAsyncContextManager[D]]", _nothing)
         self.secrets = secrets
         self.roles = roles

@@ -49,7 +49,7 @@ async def _work(ours: socket.socket, orders: dict[str, object], network: Network
 async def _serve(asking: Asking, orders: dict[str, object], network: Network, *, alone: bool) -> None:
     from outlive.app.locate import locate
     from outlive.app.settings import Settings
-    from outlive.gate.judge import Bench
+    from outlive.gate.judge import Bench, NoDeps
     from outlive.gate.watch import the_watch
     from outlive.gate.wire import TELL
     from outlive.store.port import Store
@@ -60,7 +60,9 @@ async def _serve(asking: Asking, orders: dict[str, object], network: Network, *,
         await asking.ask(TELL, "failed", json.dumps(str(error)).encode())
         return
     async with AsyncExitStack() as stack:
-        deps = await stack.enter_async_context(app.deps()) if orders["deps"] else None
+        deps: object = NoDeps(the_watch())
+        if orders["deps"] or not app.has_deps:
+            deps = await stack.enter_async_context(app.deps())
         bench = Bench(
             app.registry, cast("Store", asking), the_watch(), deps, limit_s=float(str(orders["limit_s"]))
         )  # fmt: skip

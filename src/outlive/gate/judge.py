@@ -60,6 +60,8 @@ class NoDeps:
         object.__setattr__(self, "_watch", watch)
 
     def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)  # what Python itself asks of any object
         watch: Watch = object.__getattribute__(self, "_watch")
         raise watch.found(f"uses run.deps.{name}, which is not opened here (see --deps)")
 
@@ -68,7 +70,7 @@ class NoDeps:
 class Bench:
     """What runs are judged with: the new code, a store to read from, what guards the process, and how long it may take.
 
-    `deps` are those of the application; None: a stand-in that may not be used.
+    `deps` is what the code finds in `run.deps`.
     """
 
     registry: Registry
@@ -113,7 +115,7 @@ async def _rehearsed(bench: Bench, agent: AgentSpec, found: Recorded, state: Fol
     clock = _Then(found.entries[-1].at)
     kit = Kit(
         bench.store, clock, DatabaseTime(clock), bench.registry.tool, ChainSecrets([]), Scrubber(),
-        NoDeps(bench.watch) if bench.deps is None else bench.deps, lease_s=30.0, unload_s=1.0, wake_in_place=False,
+        bench.deps, lease_s=30.0, unload_s=1.0, wake_in_place=False,
     )  # fmt: skip
     with bench.watch.over() as deed:
         ended = await rehearse(
