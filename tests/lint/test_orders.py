@@ -7,6 +7,10 @@ from tests.lint.conftest import Lint, agent, codes
 HELD = "tags = set(given.split())\n"
 
 FOUND = [
+    HELD + "other: list[str] = []\nfor one in tags:\n    other.append(one)\nreturn other",
+    HELD + "other: set[int] = set()\nfor one in tags:\n    other.add(await run.step(len, one))\nreturn len(other)",
+    HELD + "for one in tags:\n    if one:\n        return one",
+    HELD + "text = ''\nfor one in tags:\n    text += one\nreturn text",
     HELD + "for one in tags:\n    await run.step(len, one)",
     HELD + "return [one for one in tags]",
     HELD + "return list(tags)",
@@ -34,9 +38,9 @@ FOUND = [
     HELD + "return [one for one in {name: 1 for name in tags}]",
     HELD + "return list({name: 1 for name in tags}.items())",
     HELD + "return list(dict.fromkeys(tags))",
-    HELD + "other = tags\nfor one in other:\n    pass",
-    HELD + "if given:\n    tags = {'a', 'b'}\nfor one in tags:\n    pass",
-    HELD + "tags |= {'x'}\nfor one in tags:\n    pass",
+    HELD + "other = tags\nfor one in other:\n    return one",
+    HELD + "if given:\n    tags = {'a', 'b'}\nfor one in tags:\n    return one",
+    HELD + "tags |= {'x'}\nfor one in tags:\n    return one",
     HELD + "def inner() -> list[str]:\n    return list(tags)\nreturn inner()",
     HELD + "return sorted([list(tags)])",
     HELD + "return list(list(tags))",
@@ -66,6 +70,11 @@ FOUND = [
 ]
 
 FINE = [
+    HELD + "for one in tags:\n    assert one",
+    HELD + "other: set[str] = set()\nfor one in tags:\n    if one != 'a':\n        other.add(one)\nreturn len(other)",
+    HELD + "count = 0\nfor one in tags:\n    count += len(one)\nreturn count",
+    HELD + "by = {'a': 1}\nfor one in tags:\n    del by[one]",
+    HELD + "raise ValueError(f'{tags} is too much')",
     HELD + "return sorted(tags)",
     HELD + "return sorted(one.upper() for one in tags)",
     HELD + "return len(tags), min(tags), any(tags), given in tags",

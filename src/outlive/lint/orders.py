@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from outlive.lint.values import Values, is_run, is_set, is_unordered
 
@@ -36,6 +36,38 @@ def keeps_order(node: ast.Call, values: Values) -> bool:
 def loose(node: ast.expr, values: Values) -> bool:
     """Whether an expression iterates in an order that differs from process to process."""
     return is_unordered(values.of(node))
+
+
+def minds_no_order(body: Sequence[ast.stmt], values: Values) -> bool:
+    """Whether a loop's body comes to the same in any order: it changes sets, counts, takes away, and nothing else."""
+    for one in body:
+        if isinstance(one, ast.If):
+            fine = minds_no_order([*one.body, *one.orelse], values) and _asks_nothing(one.test)
+        elif isinstance(one, ast.Expr) and isinstance(one.value, ast.Call):
+            fine = _changes_set(one.value, values)
+        elif isinstance(one, ast.AugAssign):
+            fine = values.of(as_read(one.target)).cls is int and _asks_nothing(one.value)
+        else:
+            fine = isinstance(one, ast.Pass | ast.Continue | ast.Delete | ast.Assert)
+        if not fine:
+            return False
+    return True
+
+
+def _changes_set(node: ast.Call, values: Values) -> bool:
+    func = node.func
+    if not isinstance(func, ast.Attribute) or func.attr not in ("add", "discard", "remove", "update"):
+        return False
+    return is_set(values.of(func.value)) and all(_asks_nothing(one) for one in node.args)
+
+
+def _asks_nothing(node: ast.expr) -> bool:
+    return not any(isinstance(one, ast.Await | ast.NamedExpr | ast.Yield) for one in ast.walk(node))
+
+
+def as_read(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
+    """What is stored to, as an expression that is read."""
+    return ast.parse(ast.unparse(target), mode="eval").body
 
 
 def ordering(node: ast.Call, values: Values) -> Iterator[tuple[ast.AST, str]]:

@@ -13,7 +13,7 @@ from types import FunctionType, ModuleType
 from outlive.lint import known as facts
 from outlive.lint.asked import Asked
 from outlive.lint.known import UNKNOWN, Known, element, instance
-from outlive.lint.orders import keeps_order, loose, takes_any_order
+from outlive.lint.orders import as_read, keeps_order, loose, minds_no_order, takes_any_order
 from outlive.lint.own import Own
 from outlive.lint.reading import Reading
 from outlive.lint.scope import Scope, inside, parameters
@@ -126,7 +126,7 @@ class Walk(ast.NodeVisitor):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         self.visit(node.value)
-        before = self.values.of(_loaded(node.target))
+        before = self.values.of(as_read(node.target))
         if before.cls is list and loose(node.value, self.values):
             self.reading.add("set-order", node.value, "a list that is extended by a set")
         keeps = is_set(before) and isinstance(node.op, _SET_OPERATIONS)
@@ -186,7 +186,7 @@ class Walk(ast.NodeVisitor):
 
     def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
         self.visit(node.iter)
-        if loose(node.iter, self.values):
+        if loose(node.iter, self.values) and not minds_no_order(node.body, self.values):
             self.reading.add("set-order", node.iter, f"a loop over {self._called(node.iter)}")
         self._loop([], (node.target, element(self.values.of(node.iter))), [], node.body, node.orelse)
 
@@ -260,6 +260,12 @@ class Walk(ast.NodeVisitor):
         self.scope.known = outs[0] if outs else before
         for one in outs[1:]:
             self.scope.known = _merged(self.scope.known, one)
+
+    def visit_Raise(self, node: ast.Raise) -> None:
+        """What an error tells is read by people: it has no say in what comes next."""
+        self.reading.saying += 1
+        self.generic_visit(node)
+        self.reading.saying -= 1
 
     # ---- expressions
 
@@ -342,11 +348,6 @@ class Walk(ast.NodeVisitor):
     def _called(self, node: ast.expr) -> str:
         known = self.values.of(node)
         return "a set" if is_set(known) or is_view(known) else "a dict in the order of a set"
-
-
-def _loaded(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
-    """The same expression, as it is read."""
-    return ast.parse(ast.unparse(target), mode="eval").body
 
 
 def _merged(one: dict[str, Known], other: dict[str, Known]) -> dict[str, Known]:
