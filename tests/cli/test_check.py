@@ -1,5 +1,6 @@
 """`outlive check`: what it prints, its options, its exit codes, and that its JSON keeps its form."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -32,11 +33,13 @@ async def buys(run: Run[None], given: str) -> str:
     return given
 """
 
+_numbers = itertools.count()
+
 
 @pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+def shop(tmp_path: Path) -> str:
     """An application under a name that no other test has imported."""
-    name = f"checked{abs(hash(request.node.name))}"
+    name = f"checked{next(_numbers)}"
     (tmp_path / f"{name}.py").write_text(TEXT, "utf-8")
     return f"{name}:app"
 

@@ -224,7 +224,7 @@ class Values:
             made = self.annotation(node)
             return Known(live=made) if made is not ABSENT else UNKNOWN
         if isinstance(node.slice, ast.Slice):
-            return base
+            return anew(base)
         return replace(facts.item(base), shared=base.shared)
 
     def _text(self, node: ast.JoinedStr) -> Known:
@@ -266,7 +266,7 @@ class Values:
             return Known(kind=kind, unordered=base.unordered)
         if name in ("get", "pop", "setdefault"):
             return replace(facts.item(base), shared=base.shared)
-        return base if name == "copy" else None
+        return anew(base) if name == "copy" else None
 
     def _of_run(self, base: Known, name: str, node: ast.Call, first: Known) -> Known | None:
         if name in ("step", "call", "use"):
@@ -299,7 +299,7 @@ class Values:
         if live is typing.cast and len(node.args) > 1:
             return instance(self.annotation(node.args[0]))
         if any(live is one for one in _ITSELF):
-            return replace(first, shared=False)
+            return anew(first)
         if called.dotted == "builtins.dict.fromkeys":
             return Known(kind=dict, unordered=is_unordered(first))
         return self._of_live(called)
@@ -353,6 +353,12 @@ def merged(one: Known, other: Known) -> Known:
     if is_set(one) and is_set(other):
         return Known(kind=set, shared=one.shared or other.shared)
     return UNKNOWN
+
+
+def anew(known: Known) -> Known:
+    """A copy of it: of the same type, and nobody else's."""
+    kind = known.kind if known.live is ABSENT else known.cls or ABSENT
+    return Known(kind=kind, unordered=known.unordered)
 
 
 def is_unordered(known: Known) -> bool:
