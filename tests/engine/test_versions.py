@@ -12,6 +12,7 @@ import pytest
 from outlive import Outlive, Run
 from outlive.app.explain import builds_of, explain
 from outlive.app.versions import Standing, standings
+from outlive.cli.versions import needs
 from outlive.engine.cancelling import Request
 from outlive.engine.control import Control
 from outlive.engine.definition import AgentSpec
@@ -163,8 +164,51 @@ async def test_versions_count_runs_workers_and_what_nobody_serves(rig: Rig) -> N
     await healing._patiently_announce()
     assert [one.unserved for one in await standings(cast(Surveyed, _Now(rig)))] == [0, 0, 0]
     assert await standings(cast(Surveyed, _Now(rig)), "nobody") == [
-        Standing("subject", "3", workers=Counter({"third": 1})), Standing("subject", "4", workers=Counter({"bad": 1})),
-    ]  # fmt: skip
+        Standing("subject", "3", workers=Counter({"third": 1}), beside=True),
+        Standing("subject", "4", workers=Counter({"bad": 1}), beside=True),
+    ]
+
+
+async def test_versions_say_what_still_needs_an_old_worker(either: Rig) -> None:
+    """One run is pinned, one cannot be gone on with by the new code, and one by any: the old has to stay for two."""
+    rig = either
+    does.body = old
+    for run, pinned in (("pinned", True), ("free", False)):
+        app = rig.app(_only(version="1", pin=pinned))
+        await app.start(app.registry.agents["subject"], "task", id=run)  # type: ignore[arg-type]
+    first = of_version(await begin(rig, old, code="first"), "1", pin=True)
+    await first._patiently_announce()
+    alone = await standings(cast(Surveyed, _Now(rig)))
+    assert [(one.version, needs(one)) for one in alone] == [("1", "")], "there is nothing to compare it with"
+    await rig.settle(first)
+    rig.clock.advance(timedelta(hours=1))
+    second = of_version(await carry_on(rig, bad, code="second"), "2")
+    await first._patiently_announce()
+    await second._patiently_announce()
+    both = {one.version: one for one in await standings(cast(Surveyed, _Now(rig)))}
+    assert needs(both["1"]) == "subject version 1: 1 run needs it (1 pinned)"
+
+    await rig.settle(second)
+    both = {one.version: one for one in await standings(cast(Surveyed, _Now(rig)))}
+    assert needs(both["1"]) == "subject version 1: 3 runs need it (1 pinned, 2 diverged with second)"
+    assert needs(both["2"]) == "subject version 2: no runs left; its workers can be stopped"
+    assert (both["1"].stoppable, both["2"].stoppable) == (False, True)
+
+    does.body = old
+    await rig.settle(first)
+    both = {one.version: one for one in await standings(cast(Surveyed, _Now(rig)))}
+    assert needs(both["1"]) == "subject version 1: no runs left; its workers can be stopped"
+    await first.store.leave(first.owner)
+    assert [one.version for one in await standings(cast(Surveyed, _Now(rig)))] == ["2"]
+    assert not (await standings(cast(Surveyed, _Now(rig)), "nobody"))[0].stoppable
+
+
+async def test_a_pinned_run_without_a_worker_is_told_of(rig: Rig) -> None:
+    app = rig.app(_only(version="1", pin=True))
+    await app.start(app.registry.agents["subject"], "task", id="pinned")  # type: ignore[arg-type]
+    await of_version(await carry_on(rig, bad, code="second"), "2")._patiently_announce()
+    first, _ = await standings(cast(Surveyed, _Now(rig)))
+    assert needs(first) == "subject version 1: 1 run needs it (1 pinned), and no live worker serves it"
 
 
 class _Now:

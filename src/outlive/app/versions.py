@@ -18,12 +18,25 @@ _PAGE = 500
 
 
 @dataclass(slots=True)
+class Needed:
+    """Runs that need workers of one version: how many, how many of them are pinned to it, and how many of them other
+    builds have diverged from, by build.
+    """
+
+    runs: int = 0
+    pinned: int = 0
+    diverged: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
 class Standing:
     """One version of an agent: its runs that have not ended, and the live workers that serve this version.
 
     `workers` are counted by build. `unserved` runs are those that no live worker could drive: of this version where
     they are pinned to it, else of any; paused ones and those that a worker drives just now are none of them.
-    `diverged` are the runs that a build cannot continue, counted by build.
+    `diverged` are the runs that a build cannot continue, counted by build. `needed` are the runs, of whatever version,
+    that no live worker of another version could drive; `beside`, whether one of another version is there at all, and
+    `stoppable`, whether no run of any tenant needs the live workers of this version.
     """
 
     agent: str
@@ -33,6 +46,9 @@ class Standing:
     unserved: int = 0
     workers: Counter[str] = field(default_factory=Counter)
     diverged: Counter[str] = field(default_factory=Counter)
+    needed: Needed = field(default_factory=Needed)
+    beside: bool = False
+    stoppable: bool = False
 
 
 async def standings(store: Surveyed, tenant: str = "") -> list[Standing]:
@@ -45,9 +61,13 @@ async def standings(store: Surveyed, tenant: str = "") -> list[Standing]:
     while page := await store.open_runs(after=after, limit=_PAGE):
         for seen in page:
             if tenant in ("", seen.row.tenant):
-                standing = _of(found, seen.row.agent, seen.row.version)
-                _count(standing, seen, served=bool(fit(seen, serving)))
+                drivers = fit(seen, serving)
+                _count(_of(found, seen.row.agent, seen.row.version), seen, served=bool(drivers))
+                _need(found, seen, {one.version for one in drivers})
         after = (page[-1].row.tenant, page[-1].row.id)
+    for (agent, version), standing in found.items():
+        standing.beside = any(one.version != version for one in serving.get(agent, ()))
+        standing.stoppable = not tenant and bool(standing.workers) and standing.beside and not standing.needed.runs
     return [found[key] for key in sorted(found)]
 
 
@@ -59,6 +79,17 @@ def _count_workers(found: dict[tuple[str, str], Standing], alive: list[WorkerRow
     for worker in alive:
         for agent, build in worker.serves.items():
             _of(found, agent, worker.versions.get(agent, "")).workers[build] += 1
+
+
+def _need(found: dict[tuple[str, str], Standing], seen: Seen, versions: set[str]) -> None:
+    """A run needs the one version whose workers could drive it; one that none could drive, its pin's or its own."""
+    row = seen.row
+    if len(versions) > 1:
+        return
+    standing = _of(found, row.agent, next(iter(versions), row.pin or row.version))
+    standing.needed.runs += 1
+    standing.needed.pinned += row.pin is not None
+    standing.needed.diverged.update(() if row.pin is not None else seen.diverged)
 
 
 def _count(standing: Standing, seen: Seen, *, served: bool) -> None:

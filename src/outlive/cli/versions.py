@@ -27,7 +27,8 @@ def versions(
     """See which versions have runs left, and who serves them.
 
     A line is a version: its runs by status, the live workers that serve it with their builds, the runs that no live
-    worker could drive, and those that a build has diverged from. Without --tenant, of all tenants.
+    worker could drive, and those that a build has diverged from. Below it: which runs need workers of a version,
+    and which versions need none any more. Without --tenant, of all tenants.
     """
     import asyncio
 
@@ -65,10 +66,28 @@ def _print(found: list[Standing]) -> None:
     ]  # fmt: skip
     put_table(columns, cells)
     for one in found:
+        if said := needs(one):
+            say(said)
         if one.unserved:
             pinned = f"; {one.pinned} of its runs are pinned to it" if one.pinned else ""
             runs = f"{one.unserved} runs of {one.agent} version {one.version}"
             say(f"{runs} have no live worker that could drive them{pinned}")
+
+
+def needs(one: Standing) -> str:
+    """What still needs workers of this version, where there are others; empty where there is nothing to say."""
+    name = f"{plain(one.agent)} version {plain(one.version)}"
+    if one.needed.runs and (one.beside or not one.workers):
+        parts = [f"{one.needed.pinned} pinned"] if one.needed.pinned else []
+        parts += [f"{count} diverged with {plain(build)}" for build, count in sorted(one.needed.diverged.items())]
+        why = f" ({', '.join(parts)})" if parts else ""
+        count = f"{one.needed.runs} runs need" if one.needed.runs > 1 else "1 run needs"
+        return f"{name}: {count} it{why}" + ("" if one.workers else ", and no live worker serves it")
+    if one.stoppable:
+        left = sum(one.runs.values())
+        why = f"others can drive its {left} runs" if left else "no runs left"
+        return f"{name}: {why}; its workers can be stopped"
+    return ""
 
 
 def _counted(builds: Counter[str]) -> str:
@@ -80,4 +99,8 @@ def _json(one: Standing) -> dict[str, object]:
     return {
         "agent": one.agent, "version": one.version, "runs": {status: one.runs[status] for status in _STATUSES},
         "pinned": one.pinned, "unserved": one.unserved, "workers": dict(one.workers), "diverged": dict(one.diverged),
+        "needed": {
+            "runs": one.needed.runs, "pinned": one.needed.pinned, "diverged": dict(one.needed.diverged),
+        },
+        "stoppable": one.stoppable,
     }  # fmt: skip
