@@ -1,0 +1,46 @@
+"""Plays a case: the old release, the gate, the new release; and what of it is not as the case says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from outlive.testing.ground import Ground
+from tests.gate.case import Case
+from tests.gate.releases import load
+from tests.gate.stage import Lived, staged
+from tests.gate.witness import witnessing
+
+Grounds = Callable[[], Ground]
+
+
+async def play(case: Case, grounds: Grounds, directory: Path) -> Lived:
+    """What the live system does with the run."""
+    with witnessing() as witness:
+        old = load(case.app, case.before, directory)
+        async with staged(case, old, grounds, witness) as stage:
+            return await stage.take_over(load(case.app, (*case.before, *case.edits), directory), case)
+
+
+def surprises(case: Case, lived: Lived) -> list[str]:
+    """In what the live system is not as the case says; and what it must never do."""
+    wanted, found = case.expected, []
+    if lived.how != wanted.how and (lived.how, wanted.how, wanted.status) != ("fails", "goes on", "failed"):
+        found.append(f"it {lived.how}, not {wanted.how}")
+    if lived.repeated:
+        found.append(f"executed again: {lived.repeated}")
+    if lived.how == "diverges":
+        acted = [name for name in lived.executed if name not in wanted.meanwhile]
+        if acted:
+            found.append(f"it diverged, and had executed {acted}")
+        if not lived.has.startswith(wanted.has) or not lived.asks.startswith(wanted.asks):
+            found.append(f"the difference is {lived.has!r} / {lived.asks!r}")
+        if tuple(lived.adopted) != wanted.adopt:
+            found.append(f"adopted were {lived.adopted}, not {wanted.adopt}")
+        if wanted.adopt and not lived.after.startswith(wanted.status):
+            found.append(f"after it was adopted it is {lived.after}")
+    elif lived.row.status != wanted.status and wanted.how in ("goes on", "fails"):
+        found.append(f"it is {lived.row.status}, not {wanted.status}")
+    elif not lived.row.reason.startswith(wanted.reason):
+        found.append(f"it is blocked for {lived.row.reason}, not {wanted.reason}")
+    return found
