@@ -5,13 +5,19 @@ takes over, what becomes of the run then, and what the gate has to say of it bef
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from outlive.log.difference import Adoption
 
 How = Literal["goes on", "diverges", "blocked", "fails", "unclaimed"]
 Verdict = Literal["same", "compatible", "needs adoption", "breaks"]
+
+# What the gate does not say as it should, of changes that differ in several places.
+FIRST_ALONE = (
+    "The gate says *needs adoption*, because there are ways to adopt the first difference; but whichever is taken, the "
+    "run diverges again, where nobody can adopt anything."
+)
 
 # Text of a file of the old release, which is there exactly once, and what the new one says in its place.
 Edit = tuple[str, str]
@@ -26,6 +32,7 @@ class Stand:
     worker dies in the body of the function `dies_in` (when it has done its work, before it is recorded), or once an
     entry is there that is `dies_after`, such as *step quote*; `nth` counts from 1. With `last` it dies before the entry
     that the run has ended. After a death another worker of the old release looks at the run if it is `found`.
+    One that is `recorded` was brought there elsewhere, and is imported from that file, and resumed.
     `decided` is what those say who are asked to approve something.
     """
 
@@ -37,6 +44,7 @@ class Stand:
     nth: int = 1
     last: bool = False
     found: bool = False
+    recorded: str = ""
     decided: Literal["", "approve", "reject"] = ""
 
 
@@ -46,7 +54,8 @@ class Expected:
 
     `has` and `asks` are how the texts of the difference begin. `adopt` are the ways in which a person accepts one
     difference after the other, after which the run goes on. `status` is how it ends. `meanwhile` are bodies that may
-    be executed although the run diverges, because they are in another branch. `says` is told to people beside it.
+    be executed although the run diverges, because they are in another branch. `noted` is in a note of the gate.
+    `says` is told to people beside it. `wrong` says what happens instead, where it is not as it should be.
     """
 
     how: How
@@ -57,15 +66,14 @@ class Expected:
     status: str = "succeeded"
     reason: str = ""
     meanwhile: tuple[str, ...] = ()
+    noted: str = ""
     says: str = ""
+    wrong: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One change. `app` is a module of `tests.gate.apps`, or a package of examples.
-
-    `wrong` says what should happen instead, where what happens is not what it should be.
-    """
+    """One change. `app` is a module of `tests.gate.apps`; `before` is what the old release differs in from it."""
 
     kind: str
     change: str
@@ -74,8 +82,6 @@ class Case:
     stand: Stand
     expected: Expected
     before: tuple[Edit, ...] = ()
-    """What the old release differs in from the file."""
-    wrong: str = ""
 
     @property
     def name(self) -> str:
@@ -88,26 +94,29 @@ def change(
     before: Sequence[Edit] = (), wrong: str = "",
 ) -> list[Case]:  # fmt: skip
     """One change, with the run at several places."""
-    return [Case(kind, what, app, tuple(edits), stand, expected, tuple(before), wrong) for stand, expected in where]
+    return [
+        Case(kind, what, app, tuple(edits), stand, replace(expected, wrong=wrong or expected.wrong), tuple(before))
+        for stand, expected in where
+    ]
 
 
-def goes_on(verdict: Verdict = "compatible", *, status: str = "succeeded", says: str = "") -> Expected:
-    """The new release takes the run over, and everything that is recorded counts."""
-    return Expected("goes on", verdict, status=status, says=says)
+def goes_on(*, status: str = "succeeded", says: str = "") -> Expected:
+    """The new release takes the run over, and goes on behind what is recorded."""
+    return Expected("goes on", "compatible", status=status, says=says)
 
 
-def same(*, status: str = "succeeded", says: str = "") -> Expected:
+def same(*, status: str = "succeeded", says: str = "", noted: str = "") -> Expected:
     """It goes on, and stands at the very place where the log ends."""
-    return goes_on("same", status=status, says=says)
+    return Expected("goes on", "same", status=status, says=says, noted=noted)
 
 
-def breaks(has: str, asks: str, *, says: str = "", meanwhile: tuple[str, ...] = ()) -> Expected:
+def breaks(has: str, asks: str, *, says: str = "", wrong: str = "") -> Expected:
     """It stops before it does anything, and only code can mend it."""
-    return Expected("diverges", "breaks", has, asks, says=says, meanwhile=meanwhile)
+    return Expected("diverges", "breaks", has, asks, says=says, wrong=wrong)
 
 
 def adoptable(
-    has: str, asks: str, *ways: Adoption, status: str = "succeeded", says: str = "", meanwhile: tuple[str, ...] = ()
-) -> Expected:
+    has: str, asks: str, *ways: Adoption, status: str = "succeeded", says: str = ""
+) -> Expected:  # fmt: skip
     """It stops before it does anything, and goes on when a person accepts that in these ways, one after another."""
-    return Expected("diverges", "needs adoption", has, asks, ways, status, says=says, meanwhile=meanwhile)
+    return Expected("diverges", "needs adoption", has, asks, ways, status, says=says)

@@ -1,25 +1,51 @@
-"""Plays a case: the old release, the gate, the new release; and what of it is not as the case says."""
+"""Plays a case: the old release, what the gate says then, the new release; and what of it is not as the case says."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+from outlive.gate.judged import Judged
 from outlive.testing.ground import Ground
 from tests.gate.case import Case
+from tests.gate.judging import disagreements, verdict
 from tests.gate.releases import load
-from tests.gate.stage import Lived, staged
+from tests.gate.stage import Lived, ended, staged
 from tests.gate.witness import witnessing
 
 Grounds = Callable[[], Ground]
 
 
-async def play(case: Case, grounds: Grounds, directory: Path) -> Lived:
-    """What the live system does with the run."""
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What the gate said, and what the live system then did."""
+
+    case: Case
+    judged: Judged
+    lived: Lived
+
+    def wrong(self) -> list[str]:
+        """What is not as the case says, and where gate and live system disagree."""
+        return [*surprises(self.case, self.lived), *disagreements(self.case, self.lived, self.judged)]
+
+    def told(self) -> str:
+        """A few lines about it."""
+        return f"{self.case.name}\n     gate: {self.judged.said()}\n     live: {self.lived.told}"
+
+
+async def play(case: Case, grounds: Grounds, directory: Path) -> Played:
+    """The gate is asked first: of a run that has ended as it is, live without the entry that it has."""
     with witnessing() as witness:
         old = load(case.app, case.before, directory)
+        new = load(case.app, (*case.before, *case.edits), directory)
+        judged = None
+        if case.stand.last:
+            async with ended(old, grounds, witness) as stage:
+                judged = await verdict(case, stage, new)
         async with staged(case, old, grounds, witness) as stage:
-            return await stage.take_over(load(case.app, (*case.before, *case.edits), directory), case)
+            judged = judged or await verdict(case, stage, new)
+            return Played(case, judged, await stage.take_over(new, case))
 
 
 def surprises(case: Case, lived: Lived) -> list[str]:
@@ -39,7 +65,7 @@ def surprises(case: Case, lived: Lived) -> list[str]:
             found.append(f"adopted were {lived.adopted}, not {wanted.adopt}")
         if wanted.adopt and not lived.after.startswith(wanted.status):
             found.append(f"after it was adopted it is {lived.after}")
-    elif lived.row.status != wanted.status and wanted.how in ("goes on", "fails"):
+    elif lived.row.status != wanted.status and wanted.how in ("goes on", "fails", "unclaimed"):
         found.append(f"it is {lived.row.status}, not {wanted.status}")
     elif not lived.row.reason.startswith(wanted.reason):
         found.append(f"it is blocked for {lived.row.reason}, not {wanted.reason}")

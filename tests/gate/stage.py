@@ -4,36 +4,39 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
+from typing import cast
 
-from outlive.app import decide, mail
+from outlive.app import carry, decide, mail
 from outlive.app.settings import Settings
 from outlive.engine.adoption import Acceptance, choices
 from outlive.engine.control import Control
+from outlive.engine.definition import Agent
 from outlive.engine.worker import Worker
 from outlive.log.fold import Fold, fold
 from outlive.model.ids import DEFAULT_TENANT, Owner, RunId
 from outlive.model.operation import IN_DOUBT
 from outlive.model.run import RunRow
 from outlive.secret.port import ChainSecrets
+from outlive.store.keeping import Kept
 from outlive.store.port import Append
 from outlive.testing.faults import Died, Fault
-from outlive.testing.ground import Ground
+from outlive.testing.ground import File, Ground
 from outlive.testing.world import Approver, KeptSecrets, World
 from tests.gate.case import Case, How, Stand
 from tests.gate.releases import Release
 from tests.gate.witness import Witness, done
 
 RUN = RunId("case")
+# Runs that were recorded with older releases of frameworks.
+OLDER = Path(__file__).parent / "older"
 _DIFFERS = re.compile(r"the log has (.*?)(?: \(entry (\d+)\))? here, the code asks for (.*?)(?: at (\S+:\d+))?$", re.S)
 # A run that has not come to anything by then stands still.
 _MOST = 40
-
-# What is asked about a run where it stands, before the new release takes it over.
-Ask = Callable[["Stage"], Awaitable[None]]
 
 
 @dataclass
@@ -82,7 +85,7 @@ class Stage(World[object]):
         dies, moves = bool(stand.dies_after or stand.dies_in or stand.last), stand.moves
         decide: Approver = lambda _: "reject" if stand.decided == "reject" else "approve"  # noqa: E731 - it is one
         self.approver = decide if dies or moves else None
-        await self.client.start(self.registry.agent(agent), input, id=RUN)  # type: ignore[arg-type]  # any agent will do
+        await self.begin(input, agent)
         while stand.begun:
             await (self.mortal() if dies and not stand.found else self.work())
             row = await self.row(RUN)
@@ -97,6 +100,16 @@ class Stage(World[object]):
         if stand.decided and self.approver is None:
             self.approver = decide
             assert await self._decide(), "nobody is asked"
+
+    async def take_in(self, file: str) -> None:
+        """The run comes from another store, and somebody lets it go on."""
+        lines = (OLDER / file).read_bytes().splitlines(keepends=True)
+        await carry.take_in(cast(Kept, self.store), lines, DEFAULT_TENANT)
+        await Control(self.store, self.clock, Owner("person")).resume(await self.row(RUN), who="ada", why="it is here")
+
+    async def begin(self, input: object, agent: str) -> None:
+        """Start the run."""
+        await self.client.start(cast("Agent[object, object]", self.registry.agent(agent)), input, id=RUN)
 
     async def mortal(self) -> None:
         """Work until there is nothing to do, or the worker has died: nobody follows it."""
@@ -118,7 +131,7 @@ class Stage(World[object]):
         super()._committed(append)
         for draft in append.drafts:
             said = f"{draft.kind} {json.loads(draft.body).get('name', '')}".strip()
-            if self._dies_after and (said == self._dies_after or draft.kind == self._dies_after):
+            if self._dies_after and self._dies_after in (said, draft.kind):
                 self._died(f"after {said}")
 
     def _body(self, name: str) -> None:
@@ -193,7 +206,7 @@ class Stage(World[object]):
         self.approver = self.approver or (lambda _: "approve")
         self.witness.begin()
         self.serve()
-        row = await self._until_it_stands()
+        row = await self.until_it_stands()
         lived = Lived(_how(row, await self._claimed(head.seq)), row, executed=list(self.witness.names))
         if lived.how == "diverges":
             lived.entry, lived.has, lived.asks = _difference(row.detail)
@@ -220,9 +233,10 @@ class Stage(World[object]):
             control = Control(self.store, self.clock, Owner("person"))
             await control.adopt(row, Acceptance(how, "ada", "the change was looked at"))
             lived.adopted.append(how)
-            await self._until_it_stands()
+            await self.until_it_stands()
 
-    async def _until_it_stands(self) -> RunRow:
+    async def until_it_stands(self) -> RunRow:
+        """Work, and let people say what it waits for, until it has ended, or nothing that anybody says helps."""
         for _ in range(_MOST):
             await self.work()
             row = await self.row(RUN)
@@ -254,26 +268,32 @@ async def staged(case: Case, old: Release, ground: Callable[[], Ground], witness
     """A run of the old release that stands where the case says."""
     faults: list[Fault] = []
     if case.stand.last:
-        async with ended(case, old, ground, witness) as stage:
+        async with ended(old, ground, witness) as stage:
             faults.append(Fault("die", stage.process.counts["append"], "append"))
-    stage = Stage(ground(), old, witness)
+    there = ground()
+    if case.stand.recorded and isinstance(there, File):
+        there = File(there._path, threads=True)  # as runs are imported
+    stage = Stage(there, old, witness)
     await stage.open(*faults)
     try:
-        await stage.drive(case.stand, old.input, old.agent)
+        if case.stand.recorded:
+            await stage.take_in(case.stand.recorded)
+        else:
+            await stage.drive(case.stand, old.input, old.agent)
         yield stage
     finally:
         await stage.close()
 
 
 @asynccontextmanager
-async def ended(case: Case, old: Release, ground: Callable[[], Ground], witness: Witness) -> AsyncIterator[Stage]:
+async def ended(old: Release, ground: Callable[[], Ground], witness: Witness) -> AsyncIterator[Stage]:
     """The same run as it is when its old release has brought it to its end, undisturbed."""
     stage = Stage(ground(), old, witness)
     await stage.open()
     try:
-        await stage.client.start(old.registry.agent(old.agent), old.input, id=RUN)  # type: ignore[arg-type]  # any agent will do
+        await stage.begin(old.input, old.agent)
         stage.approver = lambda _: "approve"
-        row = await stage._until_it_stands()
+        row = await stage.until_it_stands()
         assert row.ended, f"{row.status} {row.reason} {row.detail}"
         yield stage
     finally:

@@ -1,6 +1,6 @@
 """Ends, input and version of an agent, and agents that are gone."""
 
-from tests.gate.case import Expected, Stand, adoptable, breaks, change, goes_on, same
+from tests.gate.case import FIRST_ALONE, Expected, Stand, adoptable, breaks, change, goes_on, same
 
 ASLEEP = Stand("the run sleeps")
 READY = Stand("the run was started, and nobody has begun it", begun=False)
@@ -21,7 +21,12 @@ _NOBODY = Expected(
     status="waiting",
     says="No worker of the new release takes it; one of the old release still can.",
 )
-_NOBODY_BLOCKED = Expected("unclaimed", "breaks", status="running", says="No worker of the new release takes it over.")
+_NOBODY_BLOCKED = Expected(
+    "unclaimed",
+    "breaks",
+    status="ready",
+    says="What may have been sent is in doubt; it waits for a worker of the old release.",
+)
 _PINNED = Expected(
     "unclaimed", "breaks", status="waiting", says="It is pinned to version 1, and waits for a worker of that."
 )
@@ -30,7 +35,7 @@ CASES = [
     *change(
         "Result of the agent", "another text", "order", [(_RETURN, "return receipt.number")],
         (ASLEEP, same()),
-        (ENDED, same(says="It has ended with what it has recorded; replayed it would give something else.")),
+        (ENDED, goes_on(says="It has ended as it is recorded; the gate says what this code would give.")),
     ),
     *change(
         "Result of the agent", "a list, not a text", "order",
@@ -52,7 +57,7 @@ CASES = [
     ),
     *change(
         "End of the agent", "it raises at once", "order", [(_NAMED, f'raise ValueError("no")\n    {_NAMED}')],
-        (ASLEEP, breaks("look_up(", "the end of the agent")),
+        (ASLEEP, breaks("look_up(", "the end of the agent", wrong=FIRST_ALONE)),
         (READY, goes_on(status="failed", says="It fails, as its code says.")),
     ),
     *change(

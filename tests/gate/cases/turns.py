@@ -1,6 +1,6 @@
 """Runs with a loop of turns: of the turns behind it a run knows its state alone, of the calls before the loop all."""
 
-from tests.gate.case import Stand, adoptable, breaks, change, goes_on, same
+from tests.gate.case import FIRST_ALONE, Stand, adoptable, breaks, change, goes_on, same
 
 FIRST = Stand("the run waits in its first turn")
 THIRD = Stand("the run waits in its third turn", moves=2)
@@ -140,7 +140,7 @@ CASES = [
     ),
     *change(
         "End of the loop", "it ends a turn earlier", "loop", [("if not state.left:", "if state.left == 2:")],
-        (FIRST, same()), (THIRD, breaks("weigh(", "close_account(")), (COMMITTED, goes_on()),
+        (FIRST, same()), (THIRD, breaks("weigh(", "close_account(", wrong=FIRST_ALONE)), (COMMITTED, goes_on()),
     ),
     *change(
         "Second loop", "another one behind the first", "loop",
