@@ -192,12 +192,28 @@ class Attempt(Seam):
     ) -> tuple[str, Call | None]:
         """Match a call with the log; raises Diverged."""
         key, call = scope.cursor.next(kind, name, digested, shown, line, self.agent.former(name))
+        if call is None and scope.cursor.cancelled is None:
+            self._keep_to_loop(shown, line)
         scope.key = scope.met = key
         if call is not None:
             scope.consumed()
             if call.cut and (call.done or kind != "operation"):
                 raise asyncio.CancelledError
         return key, call
+
+    def leave(self, root: Scope) -> None:
+        """The agent's code has ended: raises Diverged if the log has more."""
+        asks = "the end of the agent"
+        root.cursor.leave(asks)
+        self._keep_to_loop(asks, "")
+
+    def _keep_to_loop(self, asks: str, line: str) -> None:
+        """A run that is in its loop of turns has all that comes before it: a new call there would be made again at each
+        attempt, for nobody looks for it where it would be recorded. Raises Diverged.
+        """
+        if not self.turning and len(self.fold.windows) > 1:
+            loop = self.fold.current[""].calls[0]
+            raise Diverged(has=loop.shown, asks=asks, line=line, seq=loop.seq)
 
     def step_signature(self, name: str, fn: UserFunction) -> Signature:
         """The signature of a step. Refuses what has no stable name, and two functions of one name in a run."""

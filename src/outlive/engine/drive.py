@@ -265,7 +265,7 @@ class Drive:
     async def _returned(self, attempt: Attempt, root: Scope) -> Verdict:
         assert root.task is not None
         try:
-            root.cursor.leave("the end of the agent")
+            attempt.leave(root)
         except Diverged as diverged:
             return await self._stopped(attempt, Stop("diverged", str(diverged), diverged))
         error = (

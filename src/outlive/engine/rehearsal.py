@@ -259,7 +259,7 @@ def _returned(attempt: _Attempt, root: Scope, agent: AgentSpec) -> Rehearsed:
     if not root.task.cancelled():
         error = root.task.exception()
     try:
-        root.cursor.leave("the end of the agent")
+        attempt.leave(root)
     except Diverged as diverged:
         return Rehearsed("diverged", error=error, diverged=diverged, report=str(diverged), changed=attempt.changes)
     if error is None and attempt.unawaited:

@@ -11,7 +11,7 @@ from outlive.pydantic_ai import agent, toolset
 
 app: Outlive[None] = Outlive()
 OUTCOMES = {"pay": '"paid"', "writer.note": '{"kind": "returned", "content": "noted"}'}
-SAID = [("look", {"what": "a"}), ("pay", {"cents": 7}), ("note", {"text": "b"})]
+SAID: list[tuple[str, dict[str, object]]] = [("look", {"what": "a"}), ("pay", {"cents": 7}), ("note", {"text": "b"})]
 
 
 class Report(BaseModel):
