@@ -19,7 +19,7 @@ from tests.gate.stage import RUN, Lived, Stage
 _RAISED = re.compile(r", with \w+: .*$", re.S)
 
 
-async def verdict(case: Case, stage: Stage, release: Release) -> Judged:
+async def verdict(stage: Stage, release: Release) -> Judged:
     """What the gate says, before the new release is deployed, of the run that stands in that store."""
     return await judge(
         Bench(release.registry, stage.store, the_watch()), await recorded(cast(Kept, stage.store), DEFAULT_TENANT, RUN)
@@ -27,25 +27,33 @@ async def verdict(case: Case, stage: Stage, release: Release) -> Judged:
 
 
 def disagreements(case: Case, lived: Lived, judged: Judged) -> list[str]:
-    """Where the gate and the live system say different things of one run; and where the case expects a third one.
-
-    *same* and *compatible*: it goes on, and nothing that was recorded is done again. *needs adoption*: it diverges, and
-    goes on when a person has accepted that. *breaks*: it diverges at that entry, with the same words, or nobody takes
-    it. Whatever the verdict: a call that diverged has done nothing, which the case itself holds the run to.
-    """
+    """Where the gate does not say what the case expects, or does not agree with the live system."""
     found = []
     if judged.verdict != case.expected.verdict:
         found.append(f"the gate says {judged.verdict}, not {case.expected.verdict}: {judged.said()}")
     if case.expected.noted not in "\n".join(judged.notes):
         found.append(f"the gate notes {judged.notes}")
-    if judged.good and (lived.how not in ("goes on", "fails") or lived.repeated):
-        found.append(f"the gate says {judged.said()}, and live it {lived.how}")
-    if not judged.good and lived.how not in ("diverges", "unclaimed"):
-        found.append(f"the gate says {judged.said()}, and live it {lived.how}")
-    if judged.verdict == "needs adoption" and not lived.choices:
-        found.append("the gate says that it can be adopted, and live there is no way to")
     if judged.verdict == "breaks" and lived.adopted:
         found.append(f"the gate says {judged.said()}, and live it went on when it was adopted")
+    return [*found, *disagree(lived, judged)]
+
+
+def disagree(lived: Lived, judged: Judged) -> list[str]:
+    """The rule by which gate and live system agree about one run.
+
+    *same* and *compatible*: it goes on, and nothing that was recorded is done again. *needs adoption*: it diverges, and
+    there are the ways to adopt that the gate has told; that it goes on then, cases say. *breaks*: it diverges at that
+    entry, with the same words, or nobody takes it. Whatever the verdict, what diverged has done nothing before.
+    """
+    found, told = [], f"the gate says {judged.said()}, and live it {lived.how}"
+    if judged.good and (lived.how not in ("goes on", "fails") or lived.repeated):
+        found.append(told)
+    if not judged.good and lived.how not in ("diverges", "unclaimed"):
+        found.append(told)
+    if judged.verdict == "needs adoption":
+        ways = {word.removeprefix("--") for one in judged.remedies for word in one.split() if word.startswith("--")}
+        if not set(lived.choices) or not set(lived.choices) <= ways:
+            found.append(f"the gate tells of {judged.remedies}, and live there is {lived.choices}")
     if lived.how == "diverges" and judged.expected:
         said = (judged.entry, judged.expected, _RAISED.sub("", judged.found))
         if said != (lived.entry, lived.has, lived.asks):

@@ -84,7 +84,8 @@ async def _record(package: str, of: str, stand: str) -> None:
         def ground() -> File:
             return File(here / f"{next(numbers)}.db", threads=True)
 
-        async with staged(case, load(one.app, (), here), ground, witness) as stage:
+        old = load(one.app, (), here)
+        async with staged(case, old, (lambda _: None, old.input), ground, witness) as stage:
             kept = cast(Kept, stage.store)
             lines = [line async for line in bundle_of(kept, DEFAULT_TENANT, RUN, with_key=True)]
     file_of(one, stand).write_text("".join(f"{line.rstrip()}\n" for line in lines), "utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,13 @@ from outlive.gate.judged import Judged
 from outlive.testing.ground import Ground
 from tests.gate.case import Case
 from tests.gate.judging import disagreements, verdict
-from tests.gate.releases import load
+from tests.gate.outside import outside
+from tests.gate.releases import Release, load
 from tests.gate.stage import Lived, ended, staged
 from tests.gate.witness import witnessing
 
 Grounds = Callable[[], Ground]
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +39,30 @@ class Played:
 
 async def play(case: Case, grounds: Grounds, directory: Path) -> Played:
     """The gate is asked first: of a run that has ended as it is, live without the entry that it has."""
+    old = load(case.app, case.before, directory)
+    new = load(case.app, (*case.before, *case.edits), directory)
+    return await play_releases(case, old, new, grounds, directory)
+
+
+async def play_releases(case: Case, old: Release, new: Release, grounds: Grounds, directory: Path) -> Played:
+    """The same, of two releases that there are."""
+    judged = None
     with witnessing() as witness:
-        old = load(case.app, case.before, directory)
-        new = load(case.app, (*case.before, *case.edits), directory)
-        judged = None
         if case.stand.last:
-            async with ended(old, grounds, witness) as stage:
-                judged = await verdict(case, stage, new)
-        async with staged(case, old, grounds, witness) as stage:
-            judged = judged or await verdict(case, stage, new)
-            return Played(case, judged, await stage.take_over(new, case))
+            async with outside(case.app, old, _within(directory, "ended")) as world:
+                async with ended(old, world, grounds, witness) as stage:
+                    judged = await verdict(stage, new)
+        async with outside(case.app, old, _within(directory, "live")) as world:
+            async with staged(case, old, world, grounds, witness) as stage:
+                judged = judged or await verdict(stage, new)
+                return Played(case, judged, await stage.take_over(new, case))
+
+
+def _within(directory: Path, name: str) -> Path:
+    """A directory for the world outside: those of one test are alike, but not the same."""
+    there = directory / f"{name}-{next(_numbers)}"
+    there.mkdir()
+    return there
 
 
 def surprises(case: Case, lived: Lived) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import itertools
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from outlive.app.registry import Registry
 from tests.gate.case import Edit
 
 APPS = Path(__file__).parent / "apps"
+EXAMPLES = Path(__file__).parents[2]
 _numbers = itertools.count(1)
 
 
@@ -56,20 +59,52 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
 
 
 def load(app: str, edits: Sequence[Edit], directory: Path) -> Release:
-    """A release of an application of this corpus, from a file of its own in that directory."""
+    """A release of an application of this corpus, or of an example, from files of its own in that directory."""
+    if app.startswith("examples."):
+        return _example(app, edits, directory)
     path = APPS / f"{app}.py"
-    if edits:
-        there = directory / f"{next(_numbers)}"
-        there.mkdir(parents=True)
-        text = edited(path.read_text("utf-8"), edits)
-        path = there / f"{app}.py"
-        path.write_text(text, "utf-8")
-    name = f"gate_{app}_{next(_numbers)}"
+    return written(edited(path.read_text("utf-8"), edits), path, directory) if edits else imported(path)
+
+
+def written(text: str, like: Path, directory: Path) -> Release:
+    """A release that says this, in a file that is called as the one it was made of."""
+    there = directory / f"{next(_numbers)}"
+    there.mkdir(parents=True)
+    (there / like.name).write_text(text, "utf-8")
+    return imported(there / like.name)
+
+
+def imported(path: Path) -> Release:
+    """The file as a module that has a name of its own, so that it is there beside others of that file."""
+    name = f"gate_{path.stem}_{next(_numbers)}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # models look there for what their annotations mean
     spec.loader.exec_module(module)
-    app_object = module.app
-    assert isinstance(app_object, Outlive)
-    return Release(app_object.registry, module)
+    assert isinstance(module.app, Outlive)
+    return Release(module.app.registry, module)
+
+
+def _example(name: str, edits: Sequence[Edit], directory: Path) -> Release:
+    """A copy of the examples, imported in the place of those that are there, which come back."""
+    there = directory / f"{next(_numbers)}"
+    package = name.replace(".", "/")
+    shutil.copytree(EXAMPLES / package, there / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (there / "examples" / "__init__.py").write_text('"""Examples."""\n', "utf-8")
+    for old, new in edits:
+        files = [one for one in (there / package).glob("*.py") if old in one.read_text("utf-8")]
+        assert len(files) == 1, f"{old!r} is in {files}"
+        files[0].write_text(edited(files[0].read_text("utf-8"), [(old, new)]), "utf-8")
+    others = {key: sys.modules.pop(key) for key in list(sys.modules) if key.split(".")[0] == "examples"}
+    sys.path.insert(0, str(there))
+    try:
+        importlib.invalidate_caches()
+        module = importlib.import_module(f"{name}.app")
+        module.app.registry.load()
+        return Release(module.app.registry, module)
+    finally:
+        sys.path.remove(str(there))
+        for key in [key for key in sys.modules if key.split(".")[0] == "examples"]:
+            del sys.modules[key]
+        sys.modules.update(others)

@@ -32,6 +32,7 @@ from tests.gate.releases import Release
 from tests.gate.witness import Witness, done
 
 RUN = RunId("case")
+SECRETS = {"bank/token": "t0p-s3cret-c4nary"}
 # Runs that were recorded with older releases of frameworks.
 OLDER = Path(__file__).parent / "older"
 _DIFFERS = re.compile(r"the log has (.*?)(?: \(entry (\d+)\))? here, the code asks for (.*?)(?: at (\S+:\d+))?$", re.S)
@@ -70,9 +71,11 @@ class Lived:
 class Stage(World[object]):
     """A store, and the workers of both releases one after the other."""
 
-    def __init__(self, ground: Ground, release: Release, witness: Witness) -> None:
-        super().__init__(release.registry, release.deps, ground, secrets=KeptSecrets({}, ChainSecrets([])))
-        self.release, self.witness, self.old = release, witness, release.registry
+    def __init__(
+        self, ground: Ground, release: Release, deps: Callable[[Release], object], witness: Witness
+    ) -> None:  # fmt: skip
+        super().__init__(release.registry, deps(release), ground, secrets=KeptSecrets(dict(SECRETS), ChainSecrets([])))
+        self.release, self.witness, self.old, self._deps = release, witness, release.registry, deps
         self.settings = replace(Settings(lease=self.settings.lease), build="old")
         self._dies_after, self._dies_in, self._left = "", "", 0
         witness.after = self._body
@@ -201,7 +204,7 @@ class Stage(World[object]):
         """Workers of the new release have the run from here on."""
         self._dies_after = self._dies_in = ""
         before, head = done(await self.folded()), (await self.row(RUN)).head
-        self.release, self.registry, self.deps = release, release.registry, release.deps
+        self.release, self.registry, self.deps = release, release.registry, self._deps(release)
         self.settings = replace(self.settings, build="new")
         self.approver = self.approver or (lambda _: "approve")
         self.witness.begin()
@@ -263,35 +266,43 @@ def _difference(detail: str) -> tuple[int, str, str]:
     return (int(found[2] or -1), found[1], found[3]) if found is not None else (-1, "", detail)
 
 
+# What tools of a release depend on, and what the run is given.
+Outside = tuple[Callable[[Release], object], object]
+
+
 @asynccontextmanager
-async def staged(case: Case, old: Release, ground: Callable[[], Ground], witness: Witness) -> AsyncIterator[Stage]:
+async def staged(
+    case: Case, old: Release, outside: Outside, ground: Callable[[], Ground], witness: Witness
+) -> AsyncIterator[Stage]:
     """A run of the old release that stands where the case says."""
+    deps, given = outside
     faults: list[Fault] = []
     if case.stand.last:
-        async with ended(old, ground, witness) as stage:
+        async with ended(old, outside, ground, witness) as stage:
             faults.append(Fault("die", stage.process.counts["append"], "append"))
     there = ground()
     if case.stand.recorded and isinstance(there, File):
         there = File(there._path, threads=True)  # as runs are imported
-    stage = Stage(there, old, witness)
+    stage = Stage(there, old, deps, witness)
     await stage.open(*faults)
     try:
         if case.stand.recorded:
             await stage.take_in(case.stand.recorded)
         else:
-            await stage.drive(case.stand, old.input, old.agent)
+            await stage.drive(case.stand, given, old.agent)
         yield stage
     finally:
         await stage.close()
 
 
 @asynccontextmanager
-async def ended(old: Release, ground: Callable[[], Ground], witness: Witness) -> AsyncIterator[Stage]:
+async def ended(old: Release, outside: Outside, ground: Callable[[], Ground], witness: Witness) -> AsyncIterator[Stage]:
     """The same run as it is when its old release has brought it to its end, undisturbed."""
-    stage = Stage(ground(), old, witness)
+    deps, given = outside
+    stage = Stage(ground(), old, deps, witness)
     await stage.open()
     try:
-        await stage.begin(old.input, old.agent)
+        await stage.begin(given, old.agent)
         stage.approver = lambda _: "approve"
         row = await stage.until_it_stands()
         assert row.ended, f"{row.status} {row.reason} {row.detail}"

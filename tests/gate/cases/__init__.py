@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tests.gate.case import Case
-from tests.gate.cases import approvals, branches, effects, ends, frameworks, operations, steps, turns, waits
+from tests.gate.cases import approvals, branches, effects, ends, examples, frameworks, operations, steps, turns, waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ ROOMS = [
         "What a model has said is history: it is asked for the next turn only, whatever it is then.",
         frameworks.CASES,
     ),
+    Room("Examples", "The [examples](../examples), with what they act on as it really is.", examples.CASES),
     Room("Agents", "What they are given, what they give, their ends, their versions.", ends.CASES),
 ]
 
