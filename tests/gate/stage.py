@@ -206,7 +206,7 @@ class Stage(World[object]):
         before, head = done(await self.folded()), (await self.row(RUN)).head
         self.release, self.registry, self.deps = release, release.registry, self._deps(release)
         self.settings = replace(self.settings, build="new")
-        self.approver = self.approver or (lambda _: "approve")
+        self.approver = lambda _: "approve"
         self.witness.begin()
         self.serve()
         row = await self.until_it_stands()

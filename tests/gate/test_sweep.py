@@ -101,4 +101,4 @@ async def test_the_gate_has_said_what_becomes_of_agents_of_the_sweep(change: str
     if change == "nothing":
         assert set(seen) <= {"same", "compatible"}, seen
     else:
-        assert seen["breaks"] > 15, seen
+        assert seen["breaks"] + seen["needs adoption"] > 15, seen

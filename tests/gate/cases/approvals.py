@@ -20,6 +20,9 @@ _FUNCTION = (
     'def large(cents: int) -> Approval | None:\n    return Approval(role="finance") if cents > {} else None\n\n\n'
 )
 _ANEW = "Who has agreed, or is asked, is asked anew by the new rule."
+_REJECTED = (
+    "What a person has rejected is done after all, when the new release asks nobody and the run had not heard of it."
+)
 _FREE = "It is not waited for any more."
 
 CASES = [
@@ -50,7 +53,15 @@ CASES = [
     ),
     *change(
         "Approval rejected", "`pay` has no rule any more", "desk", [(_RULE, _NONE)],
-        (REFUSED, same()),
+        (REFUSED, same(status="failed")), wrong=_REJECTED,
+    ),
+    *change(
+        "Approval rejected", "*board* has to agree, not *finance*", "desk", [(_RULE, _OTHER)],
+        (REFUSED, same(says=_ANEW)),
+    ),
+    *change(
+        "Approval rejected", "another body of a step", "desk", [("return len(text)", "return len(text) + 0")],
+        (REFUSED, same(status="failed", says="It was rejected, and stays so.")),
     ),
     *change(
         "Approval of something else", "`pay` is called with a cent more", "desk",

@@ -68,12 +68,15 @@ CASES = [
     *change(
         "Input of the agent", "an `int`, not a `str`", "order",
         [(_SIGNED, _SIGNED.replace("customer: str", "customer: int"))],
-        (ASLEEP, breaks("", "")), (READY, breaks("", "")), (ENDED, breaks("", "")),
+        (ASLEEP, breaks("", "", says="What it was given does not fit any more.")),
+        (READY, breaks("", "", says="What it was given does not fit any more.")),
+        (ENDED, breaks("", "", says="What it was given does not fit any more.")),
     ),
     *change(
         "Input of the agent", "a model, not a `str`", "order",
         [(_SIGNED, _SIGNED.replace("customer: str", "customer: Price"))],
-        (ASLEEP, breaks("", "")), (READY, breaks("", "")),
+        (ASLEEP, breaks("", "", says="What it was given does not fit any more.")),
+        (READY, breaks("", "", says="What it was given does not fit any more.")),
     ),
     *change(
         "Input of the agent", "a `str` or None", "order",

@@ -70,7 +70,7 @@ CASES = [
     *change(
         "research", "`read` is called `read_document`", "examples.research",
         [("def read(op", "def read_document(op"), ("toolset(search, read)", "toolset(search, read_document)")],
-        (READING, breaks("read(", "")), (ENDED, same()),
+        (READING, breaks("read(", "the end of the branch")), (ENDED, same()),
     ),
     *change(
         "maintainer", "other instructions", "examples.maintainer",

@@ -59,7 +59,8 @@ PYDANTIC = [
     *change(
         "pydantic-ai: Tools", "`pay`, which it has called, is gone", "writer",
         [("toolset(look, pay)", "toolset(look)")],
-        (ASKED, breaks("pay(", "")), (PENDING, breaks("pay(", "")), (TURNED, goes_on()),
+        (ASKED, breaks("pay(", "the end of the turn")), (PENDING, breaks("pay(", "the end of the turn")),
+        (TURNED, goes_on()),
     ),
     *change(
         "pydantic-ai: Name", "`writer` is called `author`", "writer", [('name="writer"', 'name="author"')],
@@ -68,7 +69,7 @@ PYDANTIC = [
     *change(
         "pydantic-ai: Parameter of a tool", "`cents` is called `amount`", "writer",
         [("cents: int", "amount: int"), ("paid {cents}", "paid {amount}")],
-        (ASKED, breaks("pay(", "")), (TURNED, goes_on()),
+        (ASKED, breaks("pay(", "the end of the turn")), (TURNED, goes_on()),
     ),
 ]  # fmt: skip
 
@@ -97,7 +98,8 @@ SDK = [
     *change(
         "OpenAI Agents: Tools", "`pay`, which it has called, is gone", "speaker",
         [("toolset(look, pay)", "toolset(look)")],
-        (ASKED, breaks("pay(", "")), (PENDING, breaks("pay(", "")), (TURNED, goes_on()),
+        (ASKED, breaks("pay(", "the end of the turn")), (PENDING, breaks("pay(", "the end of the turn")),
+        (TURNED, goes_on()),
     ),
     *change(
         "OpenAI Agents: Name", "`speaker` is called `author`", "speaker", [('name="speaker"', 'name="author"')],
@@ -106,7 +108,7 @@ SDK = [
     *change(
         "OpenAI Agents: Parameter of a tool", "`cents` is called `amount`", "speaker",
         [("cents: int", "amount: int"), ("paid {cents}", "paid {amount}")],
-        (ASKED, breaks("pay(", "")), (TURNED, goes_on()),
+        (ASKED, breaks("pay(", "the end of the turn")), (TURNED, goes_on()),
     ),
 ]  # fmt: skip
 
