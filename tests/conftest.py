@@ -17,7 +17,7 @@ settings.load_profile("unhurried")
 _NUMBERS = itertools.count(1)
 
 _HERE = Path(__file__).parent
-_ABOUT_DEATHS = frozenset(("baddays", "conformance", "forks", "kills", "small", "sweep", "travel"))
+_ABOUT_DEATHS = frozenset(("baddays", "conformance", "forks", "gate", "kills", "small", "sweep", "travel"))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,6 +1,7 @@
 """For every case of the corpus: the gate says what the case says, and the live system does what the gate has said.
 
-All of them on SQLite, and every third on PostgreSQL too.
+All of them on SQLite, and every third on PostgreSQL too, but for runs that are imported: they bring the key of their
+tenant with them, and a schema that worlds share has one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.gate import page
 from tests.gate.cases import CASES
 from tests.gate.play import play
 
-_PARTS = 6
+_PARTS = 10
 
 
 @asynccontextmanager
@@ -56,7 +57,8 @@ async def test_the_gate_says_what_the_live_system_then_does(
     if store == "sqlite":
         url, cases = store, CASES[part::_PARTS]
     else:
-        url, cases = f"{request.getfixturevalue('postgres_server')}&direct=yes", CASES[part :: 3 * _PARTS]
+        url = f"{request.getfixturevalue('postgres_server')}&direct=yes"
+        cases = [case for case in CASES if not case.stand.recorded][part :: 3 * _PARTS]
     wrong, mended = [], []
     async with grounds(url, tmp_path) as take:
         for case in cases:
