@@ -54,20 +54,29 @@ async def _serve(asking: Asking, orders: dict[str, object], network: Network, *,
     from outlive.gate.wire import TELL
     from outlive.store.port import Store
 
-    try:
-        app = locate(Settings.load(app=str(orders["app"])))
-    except Exception as error:  # noqa: BLE001 - the crew says it in the place of us
-        await asking.ask(TELL, "failed", json.dumps(str(error)).encode())
-        return
     async with AsyncExitStack() as stack:
-        deps: object = NoDeps(the_watch())
-        if orders["deps"] or not app.has_deps:
-            deps = await stack.enter_async_context(app.deps())
+        try:
+            app = locate(Settings.load(app=str(orders["app"])))
+            deps: object = NoDeps(the_watch())
+            if orders["deps"] or not app.has_deps:
+                deps = await stack.enter_async_context(app.deps())
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the crew says it in the place of us
+            await asking.ask(TELL, "failed", json.dumps(_why(error)).encode())
+            return
         bench = Bench(
             app.registry, cast("Store", asking), the_watch(), deps, limit_s=float(str(orders["limit_s"]))
         )  # fmt: skip
         await asking.ask(TELL, "ready", json.dumps(alone).encode())
         await _judge_all(asking, bench, network)
+
+
+def _why(error: BaseException) -> str:
+    from outlive.engine import failures
+    from outlive.model.errors import OutliveError
+
+    if isinstance(error, OutliveError):
+        return str(error)
+    return f"{type(error).__name__}: {error} (at {failures.place(error)})"
 
 
 async def _judge_all(asking: Asking, bench: Bench, network: Network) -> None:

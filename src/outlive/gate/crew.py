@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import sys
@@ -31,6 +32,8 @@ Told = Callable[[Judged], None]
 
 _MODULE = "outlive.gate.child"
 _GRACE_S = 10.0
+_START_S = 120.0
+_SAID = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Crew:
     told: Told
     alone: bool = True
     _left: deque[Target] = field(default_factory=deque)
+    _refused: Refused | None = None
 
     async def judge(self, targets: Iterable[Target]) -> None:
         """Have all of them judged, each told as it is known. Raises Refused when the application cannot be imported."""
@@ -76,6 +80,13 @@ class Crew:
                     group.create_task(self._man())
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
+        if self._refused is not None:
+            raise self._refused
+
+    def refuse(self, why: str) -> None:
+        """Nothing can be replayed with the application: no other process is tried, those at work come to their end."""
+        self._refused = self._refused or Refused(what=f"the application {self.orders.app}", why=why)
+        self._left.clear()
 
     async def _man(self) -> None:
         while self._left:
@@ -88,13 +99,22 @@ def _first(error: BaseException) -> BaseException:
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
+def _last_line(said: IO[bytes]) -> str:
+    """What a process has said last; it may have said very much."""
+    said.seek(max(0, said.seek(0, os.SEEK_END) - _SAID))
+    lines = said.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it has said nothing"
+
+
 class _Member:
     """One process, from its start to its end."""
 
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
         self._at: deque[tuple[Target, RunRow, int]] = deque()
-        self._since, self._clock = 0.0, SystemClock()
+        self._clock = SystemClock()
+        self._since = self._clock.boottime()
+        self._ready = self._took = False
         self._failed = ""
 
     async def work(self) -> None:
@@ -102,16 +122,18 @@ class _Member:
         with ours, tempfile.TemporaryFile() as said:
             with theirs:
                 process = await self._start(theirs.fileno(), said)
-            reader, writer = await asyncio.open_connection(sock=ours)
-            line = Line(reader, writer)
+            line = None
             try:
+                line = Line(*await asyncio.open_connection(sock=ours))
                 async with asyncio.TaskGroup() as group:
                     watching = group.create_task(self._watch(process))
                     while (frame := await line.receive()) is not None:
                         group.create_task(self._answer(line, frame))
                     watching.cancel()
             finally:
-                line.close()
+                if line is not None:
+                    line.close()
+                ours.close()
                 await self._ended(process)
             self._over(process.returncode or 0, said)
 
@@ -126,9 +148,10 @@ class _Member:
 
     async def _start(self, fd: int, said: IO[bytes]) -> asyncio.subprocess.Process:
         orders = self._crew.orders
+        # -P: what stands in the current directory is the application's, and comes after ours.
         given = {"fd": fd, "app": orders.app, "deps": orders.deps, "limit_s": orders.limit_s, "alone": orders.alone}
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", _MODULE, json.dumps(given), pass_fds=[fd], stdin=asyncio.subprocess.DEVNULL,
+            sys.executable, "-P", "-m", _MODULE, json.dumps(given), pass_fds=[fd], stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL, stderr=said,
         )  # fmt: skip
 
@@ -150,9 +173,10 @@ class _Member:
                 self._since = self._clock.boottime()
                 self._tell(target, JUDGED.validate_json(frame.body))
             case "ready":
+                self._ready = True
                 self._crew.alone = self._crew.alone and json.loads(frame.body)
             case "failed":
-                raise Refused(what=f"the application {self._crew.orders.app}", why=json.loads(frame.body))
+                self._crew.refuse(json.loads(frame.body))
             case _:
                 raise AssertionError(frame.name)
         return b"null"
@@ -170,6 +194,7 @@ class _Member:
                 continue
             if not self._at:
                 self._since = self._clock.boottime()
+            self._took = True
             self._at.append((target, found.row, len(found.entries)))
             return packed(found)
         return b"null"
@@ -185,20 +210,28 @@ class _Member:
         limit, clock = self._crew.orders.limit_s + _GRACE_S, self._clock
         while True:
             await clock.sleep(1.0)
-            if self._at and clock.boottime() - self._since > limit:
+            over = clock.boottime() - self._since
+            if not self._ready and over > _START_S:
+                self._failed = f"it cannot be imported within {_START_S:g} s"
+            elif self._at and over > limit:
                 self._failed = f"it does not let go of the event loop within {limit:g} s"
-                process.send_signal(signal.SIGKILL)
-                return
+            else:
+                continue
+            process.send_signal(signal.SIGKILL)
+            return
 
     def _over(self, code: int, said: IO[bytes]) -> None:
-        """What the process had in hand when it ended is its fault; what it had been handed besides is not."""
+        """What the process had in hand when it ended is its fault; what it had been handed besides is not.
+
+        Of one that has ended before it took anything: so would the next.
+        """
+        why = self._failed or f"the process that replays it has ended with {code}: {_last_line(said)}"
         if not self._at:
+            if self._crew._left and not self._took:
+                self._crew.refuse(why)
             return
         (target, row, entries), *others = self._at
         self._crew._left.extendleft(one for one, _, _ in reversed(others))
-        said.seek(0)
-        last = said.read().decode(errors="replace").strip().splitlines()[-1:] or [""]
-        why = self._failed or f"the process that replays it has ended with {code}: {last[0]}"
         self._tell(target, of(row, verdict="breaks", why=why, entries=entries))
 
     def _tell(self, target: Target, told: Judged) -> None:
