@@ -145,3 +145,71 @@ def test_a_user_without_privileges_keeps_its_id() -> None:
     if said[0] == "False":
         pytest.skip("no user namespaces here")
     assert said == ["True", "65534", "65534"]
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        (
+            "__import__('multiprocessing').get_context('spawn').Process(target=__import__('os').mkdir, "
+            "args=('made',)).start()",
+            "starts the process",
+        ),
+        ("__import__('os').mkfifo('made')", "makes made"),
+        ("__import__('os').mknod('made')", "makes made"),
+        ("__import__('os').setxattr('kept.txt', 'user.made', b'x')", "changes kept.txt"),
+        ("__import__('os').killpg(2**22 + 1, 0)", "sends a signal to the group 4194305"),
+    ],
+    ids=["spawn", "mkfifo", "mknod", "setxattr", "killpg"],
+)
+def test_what_python_does_not_say_of_itself_is_asked_for(cli: Cli, local: Releases, code: str, found: str) -> None:
+    Path("kept.txt").write_text("kept", "utf-8")
+    one = judged(cli, local, f"try:\n    {code}\nexcept Exception:\n    pass")
+    assert (one["verdict"], str(one["found"])[: len(found)]) == ("acts", found)
+    assert str(one["line"]).endswith(f".py:{LINE + 1}")
+    assert not Path("made").exists()
+
+
+LATE = """import {module}
+def late():
+    if {when}: open('made.txt', 'w').close()
+async def soon():
+    await __import__('asyncio').sleep(0.2)
+    late()
+{start}"""
+
+
+@pytest.mark.parametrize(
+    ("when", "start", "left"),
+    [
+        ("not __import__('time').sleep(0.5)", "threading.Thread(target=late, name='T').start()", "the thread T"),
+        ("True", "run.kept = __import__('asyncio').get_running_loop().create_task(soon())", "a task"),
+        ("True", "__import__('atexit').register(late)", ""),
+    ],
+    ids=["thread", "task", "atexit"],
+)
+def test_what_outlives_a_run_does_nothing_and_is_not_laid_on_the_next(
+    cli: Cli, local: Releases, when: str, start: str, left: str
+) -> None:
+    code = LATE.format(module="threading", when=when, start=start.replace("run.kept", "T"))
+    asyncio.run(local.serve(local.release(), "r1", "r2", "r3"))
+    wait = "__import__('time').sleep(0.8) if run.id == 'r2' else None"
+    name = local.release((HERE, "".join(f"    {line}\n" for line in [*code.splitlines(), wait])))
+    text = (local.directory / f"{name.partition(':')[0]}.py").read_text("utf-8")
+    only = text.replace("    threading.Thread(", "    if run.id == 'r1': threading.Thread(")
+    (local.directory / f"{name.partition(':')[0]}.py").write_text(only, "utf-8")
+    done = cli("replay", name, "--json", "--jobs", "1", "--store", local.store)
+    told = {one["run"]: one for one in json.loads(done.stdout)["judged"]}
+    assert {run: one["verdict"] for run, one in told.items()} == {"r1": "same", "r2": "same", "r3": "same"}
+    assert not Path("made.txt").exists()
+    if left:
+        assert told["r1"]["notes"] == [f"leaves {left} behind: what that does later is not seen here"]
+
+
+def test_a_file_is_not_trusted_for_its_name(cli: Cli, local: Releases) -> None:
+    (local.directory / "shop").mkdir()
+    for name, text in (("__init__", ""), ("inspect", "def act():\n    open('made.txt', 'w').close()\n")):
+        (local.directory / "shop" / f"{name}.py").write_text(text, "utf-8")
+    one = judged(cli, local, "from shop.inspect import act\nact()")
+    assert (one["verdict"], one["found"], one["line"]) == ("acts", "writes made.txt", "inspect.py:2")
+    assert not Path("made.txt").exists()

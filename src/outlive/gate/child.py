@@ -63,8 +63,10 @@ async def _serve(asking: Asking, orders: dict[str, object], network: Network, *,
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the crew says it in the place of us
             await asking.ask(TELL, "failed", json.dumps(_why(error)).encode())
             return
+        watch = the_watch()
+        watch.stay()
         bench = Bench(
-            app.registry, cast("Store", asking), the_watch(), deps, limit_s=float(str(orders["limit_s"]))
+            app.registry, cast("Store", asking), watch, deps, limit_s=float(str(orders["limit_s"]))
         )  # fmt: skip
         await asking.ask(TELL, "ready", json.dumps(alone).encode())
         await _judge_all(asking, bench, network)
