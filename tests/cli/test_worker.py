@@ -37,6 +37,27 @@ def test_sigterm_drains_and_exits_with_0(place: Place) -> None:
     assert (code, sorted(printed)) == (codes.OK, ['"Xx"', "run r1"])
 
 
+def test_a_worker_that_is_replaced_exits_by_itself(place: Place) -> None:
+    """The old one, which was started so, leaves the waiting run to the new one, which was too and stays."""
+    place.done("start", "wait", "x", "--id", "r1")
+    place.env["OUTLIVE_BUILD"] = "one"
+    old = place.outlive("worker", "--until-replaced", "--lease", "3s")
+    old.line("at the gate")
+    place.env["OUTLIVE_BUILD"] = "two"
+    new = place.outlive("worker", "--until-replaced", "--lease", "3s")
+    new.line("worker w-")
+    place.open_gate()
+    said = old.line("has drained")
+    assert "no run needs it any more; others serve" in said
+    assert "wait version 1, build two" in said
+    assert old.code() == codes.OK
+    code, lines = place.done("log", "r1", "-f")
+    assert (code, lines[-1].split()[2:]) == (codes.OK, ["ended", "succeeded"])
+    new.send(signal.SIGTERM)
+    new.line("has drained")
+    assert new.code() == codes.OK
+
+
 def test_the_run_of_a_killed_worker_is_taken_over(place: Place) -> None:
     place.done("start", "wait", "x", "--id", "r1")
     first = place.outlive("worker", "tests.cli.agents_app:app", "--lease", "1s")

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from outlive import Outlive, Run
+from outlive import Agent, Outlive, Run
 from outlive.app.explain import builds_of, explain
 from outlive.app.versions import Standing, standings
 from outlive.cli.versions import needs
@@ -175,7 +175,7 @@ async def test_versions_say_what_still_needs_an_old_worker(either: Rig) -> None:
     does.body = old
     for run, pinned in (("pinned", True), ("free", False)):
         app = rig.app(_only(version="1", pin=pinned))
-        await app.start(app.registry.agents["subject"], "task", id=run)  # type: ignore[arg-type]
+        await app.start(cast("Agent[str, str]", app.registry.agents["subject"]), "task", id=run)
     first = of_version(await begin(rig, old, code="first"), "1", pin=True)
     await first._patiently_announce()
     alone = await standings(cast(Surveyed, _Now(rig)))
@@ -205,7 +205,7 @@ async def test_versions_say_what_still_needs_an_old_worker(either: Rig) -> None:
 
 async def test_a_pinned_run_without_a_worker_is_told_of(rig: Rig) -> None:
     app = rig.app(_only(version="1", pin=True))
-    await app.start(app.registry.agents["subject"], "task", id="pinned")  # type: ignore[arg-type]
+    await app.start(cast("Agent[str, str]", app.registry.agents["subject"]), "task", id="pinned")
     await of_version(await carry_on(rig, bad, code="second"), "2")._patiently_announce()
     first, _ = await standings(cast(Surveyed, _Now(rig)))
     assert needs(first) == "subject version 1: 1 run needs it (1 pinned), and no live worker serves it"

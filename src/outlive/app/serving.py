@@ -7,19 +7,21 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from outlive.app import inspect
 from outlive.app.compose import attend_duties, attend_streams, worker_of
 from outlive.app.operate import opened
 from outlive.app.outlive import Outlive
 from outlive.app.settings import Settings
+from outlive.engine.replaced import Replaced
 from outlive.engine.worker import Worker, exit_hard
 from outlive.model.clock import SystemClock
 from outlive.model.errors import StoreError, UnknownRun
 from outlive.model.ids import RunId, Tenant
 from outlive.model.run import RunRow
 from outlive.store.port import Claimed, Store
+from outlive.store.survey import Surveyed
 
 log = logging.getLogger("outlive.worker")
 _PAUSE_LEAST, _PAUSE_MOST = 0.02, 0.25
@@ -105,11 +107,13 @@ class Serving:
 
 @asynccontextmanager
 async def serving(
-    app: Outlive[object], settings: Settings, *, queues: tuple[str, ...], tenants: tuple[str, ...] | None
-) -> AsyncIterator[Serving]:
+    app: Outlive[object], settings: Settings, *, queues: tuple[str, ...], tenants: tuple[str, ...] | None,
+    until_replaced: bool = False,
+) -> AsyncIterator[Serving]:  # fmt: skip
     """Open the store and what the application depends on, serve while the block runs, then drain and close.
 
-    Raises what opening them raises. After it, `left()` says whether the process has to be left hard.
+    With `until_replaced` it stops by itself when newer workers can drive all that is left. Raises what opening them
+    raises. After it, `left()` says whether the process has to be left hard.
     """
     try:
         async with opened(app, settings) as store, app.deps() as deps, asyncio.TaskGroup() as group:
@@ -120,6 +124,9 @@ async def serving(
             attend_streams(worker, store, SystemClock())
             whose = None if tenants is None else tuple(Tenant(one) for one in tenants)
             worker.pace = replace(worker.pace, queues=queues, tenants=whose)
+            if until_replaced:
+                surveyed = cast(Surveyed, store)
+                worker.replaced = Replaced(surveyed, SystemClock(), worker.owner, settings.lease.total_seconds())
             here = Serving(store, worker, group.create_task(worker.run()), group)
             try:
                 yield here

@@ -43,6 +43,13 @@ def worker(
             show_default=False,
         ),
     ] = None,
+    until_replaced: Annotated[
+        bool,
+        typer.Option(
+            "--until-replaced",
+            help="Leave to workers of another build that began later what they can drive; exit when no run is left.",
+        ),
+    ] = False,
     store: options.Store = None,
     tenant: Annotated[
         str | None,
@@ -57,7 +64,8 @@ def worker(
     """Drive runs until told to stop.
 
     At SIGTERM or Ctrl-C it drains and exits with 0: it claims no more, lets calls in flight reach their record, and
-    gives the runs back. A second signal exits at once. A worker may be killed at any time: others take its runs over
+    gives the runs back. A second signal exits at once. With --until-replaced it does so by itself, when newer workers
+    can drive all that is left. A worker may be killed at any time: others take its runs over
     when their leases have lapsed.
     """
     import asyncio
@@ -72,10 +80,10 @@ def worker(
     )  # fmt: skip
     operate.check_serves(found, settings)
     options.set_up_logging(settings)
-    raise typer.Exit(asyncio.run(_serve(found, settings, tuple(queue or ("default",)))))
+    raise typer.Exit(asyncio.run(_serve(found, settings, tuple(queue or ("default",)), until_replaced)))
 
 
-async def _serve(app: Outlive[object], settings: Settings, queues: tuple[str, ...]) -> int:
+async def _serve(app: Outlive[object], settings: Settings, queues: tuple[str, ...], until_replaced: bool) -> int:
     import os
 
     from outlive.app import operate, serving
@@ -86,7 +94,9 @@ async def _serve(app: Outlive[object], settings: Settings, queues: tuple[str, ..
         if not await operate.reached(app, settings, lambda: bool(asked.number)):
             put("worker was stopped before it could open its store")
             return codes.OK
-        async with serving.serving(app, settings, queues=queues, tenants=tenants) as here:
+        async with serving.serving(
+            app, settings, queues=queues, tenants=tenants, until_replaced=until_replaced
+        ) as here:  # fmt: skip
             asked.then(lambda: _drain(here, settings))
             here.warn_of_ends()
             agents = ", ".join(sorted(app.registry.agents))
@@ -95,7 +105,9 @@ async def _serve(app: Outlive[object], settings: Settings, queues: tuple[str, ..
         if here.left():
             say("error: calls are still in flight after the drain; they end with this process, and their leases lapse")
             serving.leave(codes.OK)
-    put(f"worker {here.owner} has drained")
+    others = here.worker.replaced.others if here.worker.replaced is not None and not asked.number else ()
+    by = ", ".join(sorted({f"{one.agent} version {one.version}, build {one.build}" for one in others}))
+    put(f"worker {here.owner} has drained" + (f": no run needs it any more; others serve {by}" if by else ""))
     return codes.OK
 
 

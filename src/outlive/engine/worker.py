@@ -23,6 +23,7 @@ from outlive.engine.control import Control
 from outlive.engine.definition import AgentSpec
 from outlive.engine.drive import Drive, Harness, Verdict
 from outlive.engine.losses import Losses
+from outlive.engine.replaced import Replaced
 from outlive.engine.rollback import RollbackSpec
 from outlive.engine.waking import Waking
 from outlive.engine.watch import Watch
@@ -78,6 +79,8 @@ class Worker:
         self.store, self.kit, self.agents, self.pace, self.owner = store, kit, agents, pace, owner
         self.on_verdict: Callable[[Claimed, Verdict], None] | None = None
         self.aside: Aside | None = None
+        self.replaced: Replaced | None = None
+        """Set where it serves only until others have replaced it; then it stops by itself."""
         self._harness = harness
         self._keeper = Keeper(
             store, owner, pace.lease_ms, kit.clock, kit.time, pace.stall_limit, pace.stall_notice
@@ -178,6 +181,9 @@ class Worker:
 
     async def claim(self) -> int:
         """Look; look after runs that need no agent code; begin to drive what can be claimed now."""
+        if self.replaced is not None and await self.replaced.look(self._wish()):
+            self.stop()
+            return 0
         now = self.kit.clock.boottime()
         sign = not self._drives and now - self._signed >= min(SIGN_MOST_S, self.pace.lease_ms * 2 / 3000)
         look = await self._watch.look(self.store, self._wish(), sign=sign)
@@ -233,7 +239,7 @@ class Worker:
             self.owner, {name: self.kit.code for name in self.agents}, min(max(self._free(), 1), MOST_AT_ONCE),
             self.pace.lease_ms, self._watch.ripe, self.pace.queues, self.pace.tenants, quick, self._versions(),
             int(self.kit.grace_s * 1000),
-            self._turn,
+            self._turn, self.replaced.others if self.replaced is not None else frozenset(),
         )  # fmt: skip
 
     def _versions(self) -> dict[str, str]:

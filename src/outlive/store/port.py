@@ -25,6 +25,7 @@ from outlive.model.operation import OperationRow
 from outlive.model.run import Authority, Head, History, NewRun, RunFilter, RunRow, Status
 from outlive.store.approving import Approvals
 from outlive.store.keyed import Keys
+from outlive.store.others import Other
 
 if TYPE_CHECKING:
     from outlive.store.within import Transaction
@@ -107,7 +108,8 @@ class Claim:
     `quick` is a claim of what somebody has just asked for, runs that are `ready` and runs that were sent something, by
     a worker with more room than it could fill: whatever else is due, and may be more urgent, it claims next. A run is
     claimed until `grace_ms` after its deadline, so that it can clean up. `turn` is another number with each claim:
-    which of the ways to be claimable begins, where not all that is equally urgent can be taken.
+    which of the ways to be claimable begins, where not all that is equally urgent can be taken. What `others` could
+    drive is left to them.
     """
 
     owner: Owner
@@ -121,6 +123,7 @@ class Claim:
     versions: Mapping[str, str] = field(default_factory=dict)
     grace_ms: int = 0
     turn: int = 0
+    others: frozenset[Other] = frozenset()
 
 
 ClaimWhy = Literal["start", "resume", "takeover", "again", "control"]
@@ -229,6 +232,7 @@ class WorkerRow:
     `stalled_at` is since when its event loop has not turned, None while it does; `stalled_by` the run whose code was
     running then, where that could be told. `skew_ms` is how far the database's clock was certainly ahead of that of the
     worker's machine (negative: behind), by the last answer before its last sign of life; None where there was none.
+    `started_at` 0, in an announcement, is the time at which it is stored.
     """
 
     owner: Owner

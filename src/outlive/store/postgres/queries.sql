@@ -639,9 +639,12 @@ set
 where owner = %(owner)s;
 
 -- name: put_worker
--- An announcement, or a new one of the same worker.
+-- An announcement, or a new one of the same worker, which has begun when it first announced itself.
 insert into {schema}.worker (owner, pid, serves, versions, knows, started_at, seen_at, skew_ms)
-values (%(owner)s, %(pid)s, %(serves)s, %(versions)s, %(knows)s, %(started_at)s, {moment}, %(skew_ms)s)
+values (
+    %(owner)s, %(pid)s, %(serves)s, %(versions)s, %(knows)s, coalesce(nullif(%(started_at)s::bigint, 0), {moment}), {moment},
+    %(skew_ms)s
+)
 on conflict (owner) do update set
     pid = excluded.pid, serves = excluded.serves, versions = excluded.versions, seen_at = excluded.seen_at,
     skew_ms = excluded.skew_ms;

@@ -18,7 +18,18 @@ from outlive.model.ids import Owner, RunId, Tenant
 from outlive.model.run import Authority, Head, History, NewRun, RunRow, Status, refusal_to_fork
 from outlive.store import columns
 from outlive.store.fairness import Standing, attended, fair
-from outlive.store.port import Append, Claim, Claimed, ClaimWhy, Look, Overdue, Renewed, Stalled, WorkerRow
+from outlive.store.others import LOOKED_THROUGH, left_to
+from outlive.store.port import (
+    Append,
+    Claim,
+    Claimed,
+    ClaimWhy,
+    Look,
+    Overdue,
+    Renewed,
+    Stalled,
+    WorkerRow,
+)
 from outlive.store.postgres import rows
 from outlive.store.postgres.append import blob_parameters
 from outlive.store.postgres.base import Base, Connection
@@ -207,15 +218,23 @@ class PostgresWork(Base):
         parameters: columns.Parameters = {
             **_asked(claim),
             "now": self._at(now),
-            "limit": claim.limit,
+            "limit": max(claim.limit, LOOKED_THROUGH) if claim.others else claim.limit,
             "watched_tenants": [tenant for tenant, _, _ in watched],
             "watched_runs": [run for _, run, _ in watched],
             "watched_epochs": [epoch for _, _, epoch in watched],
         }
         statement = self._sql.claimable(quick=claim.quick, watched=bool(watched))
         found = await self._read(statement, parameters)
-        ways = [(row["way"], row) for row in found]
+        ways = [
+            (row["way"], row)
+            for row in found
+            if not claim.others or not left_to(claim.others, columns.run_row(row), await self._diverged(row))
+        ]
         return fair(ways, _standing, limit=claim.limit, turn=claim.turn)
+
+    async def _diverged(self, row: DictRow) -> set[str]:
+        named = {"tenant": row["tenant"], "run": row["id"]}
+        return {found["code"] for found in await self._read(self._sql["find_divergences"], named)}
 
     async def _sealed(self, found: DictRow, claim: Claim) -> _Taking:
         row = columns.run_row(found)

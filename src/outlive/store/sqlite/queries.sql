@@ -446,9 +446,9 @@ set seen_at = :now, stalled_at = :now - :stalled_ms, stalled_by = :stalled_by, s
 where owner = :owner;
 
 -- name: put_worker
--- An announcement, or a new one of the same worker.
+-- An announcement, or a new one of the same worker, which has begun when it first announced itself.
 insert into worker (owner, pid, serves, versions, started_at, seen_at, skew_ms)
-values (:owner, :pid, :serves, :versions, :started_at, :now, :skew_ms)
+values (:owner, :pid, :serves, :versions, coalesce(nullif(:started_at, 0), :now), :now, :skew_ms)
 on conflict (owner) do update set
     pid = excluded.pid, serves = excluded.serves, versions = excluded.versions, seen_at = excluded.seen_at,
     skew_ms = excluded.skew_ms;

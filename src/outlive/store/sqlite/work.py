@@ -17,6 +17,7 @@ from outlive.model.run import Authority, History, NewRun, RunRow, Status
 from outlive.store import columns
 from outlive.store.fairness import Standing, attended, fair
 from outlive.store.hints import never
+from outlive.store.others import LOOKED_THROUGH, left_to
 from outlive.store.port import (
     Claim,
     Claimed,
@@ -268,7 +269,8 @@ class SQLiteWork(Base):
 def candidates(database: sqlite3.Connection, claim: Claim, now: int) -> list[_Candidate]:
     """Runs that may be claimed, best first: the statements for each way to be claimable, merged."""
     common: columns.Parameters = {
-        **_asked(claim), "now": now, "limit": claim.limit, "watched": columns.to_json(sorted(claim.watched)),
+        **_asked(claim), "now": now, "limit": max(claim.limit, LOOKED_THROUGH) if claim.others else claim.limit,
+        "watched": columns.to_json(sorted(claim.watched)),
     }  # fmt: skip
     found: list[tuple[str, sqlite3.Row]] = []
 
@@ -286,8 +288,19 @@ def candidates(database: sqlite3.Connection, claim: Claim, now: int) -> list[_Ca
     find("claimable_by_message")
     if claim.watched and not claim.quick:
         find("claimable_by_lapse")
+    if claim.others:
+        found = [
+            (way, row)
+            for way, row in found
+            if not left_to(claim.others, columns.run_row(row), _diverged(database, row))
+        ]
     best = fair(found, _standing, limit=claim.limit, turn=claim.turn)
     return [_Candidate(columns.run_row(row), _why(row), row["due"]) for row in best]
+
+
+def _diverged(database: sqlite3.Connection, row: sqlite3.Row) -> set[str]:
+    found = database.execute(QUERIES["find_divergences"], {"tenant": row["tenant"], "run": row["id"]})
+    return {code for code, _ in found}
 
 
 def _standing(row: sqlite3.Row) -> Standing:
