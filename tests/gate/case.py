@@ -14,9 +14,9 @@ How = Literal["goes on", "diverges", "blocked", "fails", "unclaimed"]
 Verdict = Literal["same", "compatible", "needs adoption", "breaks"]
 
 # What the gate does not say as it should, of changes that differ in several places.
-FIRST_ALONE = (
-    "The gate says *needs adoption*, because there are ways to adopt the first difference; but whichever is taken, the "
-    "run diverges again, where nobody can adopt anything."
+UNSEEN = (
+    "The gate says *needs adoption*, because a new step can be let in; what the code asks for behind it cannot be known "
+    "before the step is done. Here the run diverges again, where nobody can adopt anything."
 )
 
 # Text of a file of the old release, which is there exactly once, and what the new one says in its place.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import cast
 
+from outlive.engine.adoption import ALL
 from outlive.gate.judge import Bench, judge
 from outlive.gate.judged import Judged
 from outlive.gate.recorded import recorded
@@ -41,9 +42,10 @@ def disagreements(case: Case, lived: Lived, judged: Judged) -> list[str]:
 def disagree(lived: Lived, judged: Judged) -> list[str]:
     """The rule by which gate and live system agree about one run.
 
-    *same* and *compatible*: it goes on, and nothing that was recorded is done again. *needs adoption*: it diverges, and
-    there are the ways to adopt that the gate has told; that it goes on then, cases say. *breaks*: it diverges at that
-    entry, with the same words, or nobody takes it. Whatever the verdict, what diverged has done nothing before.
+    *same* and *compatible*: it goes on, and nothing that was recorded is done again. *needs adoption*: it diverges,
+    there are the ways to adopt that the gate has told, and it goes on after those that a case names. *breaks*: it
+    diverges at that entry, with the same words, or nobody takes it. Whatever the verdict, what diverged has done nothing
+    before.
     """
     found, told = [], f"the gate says {judged.said()}, and live it {lived.how}"
     if judged.good and (lived.how not in ("goes on", "fails") or lived.repeated):
@@ -51,8 +53,8 @@ def disagree(lived: Lived, judged: Judged) -> list[str]:
     if not judged.good and lived.how not in ("diverges", "unclaimed"):
         found.append(told)
     if judged.verdict == "needs adoption":
-        ways = {word.removeprefix("--") for one in judged.remedies for word in one.split() if word.startswith("--")}
-        if not set(lived.choices) or not set(lived.choices) <= ways:
+        ways = {way for one in judged.remedies for way in ALL if f" --{way} " in one}
+        if not ways or not {*ways, *lived.adopted[:1]} <= set(lived.choices) or not set(lived.adopted[:1]) <= ways:
             found.append(f"the gate tells of {judged.remedies}, and live there is {lived.choices}")
     if lived.how == "diverges" and judged.expected:
         said = (judged.entry, judged.expected, _RAISED.sub("", judged.found))

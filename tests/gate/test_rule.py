@@ -43,7 +43,8 @@ def test_they_agree(judged: Judged, lived: dict[str, object]) -> None:
     [
         (_JUDGED, _STOPPED), (_JUDGED, {"how": "blocked"}), (_JUDGED, {"repeated": ["charge"]}), (_BREAKS, {}),
         (_BREAKS, {**_STOPPED, "entry": 4}), (_BREAKS, {**_STOPPED, "asks": "charge()"}),
-        (_ADOPTION, {**_STOPPED, "choices": ()}), (_ADOPTION, {**_STOPPED, "choices": ("skip", "insert")}),
+        (_ADOPTION, {**_STOPPED, "choices": ()}), (_ADOPTION, {**_STOPPED, "choices": ("insert",)}),
+        (_ADOPTION, {**_STOPPED, "choices": ("skip", "insert"), "adopted": ["insert"]}),
     ],
 )  # fmt: skip
 def test_they_do_not(judged: Judged, lived: dict[str, object]) -> None:

@@ -148,7 +148,13 @@ class Consent:
         asked, rule, scope = self._asked(), self.rule, self._of.scope
         if rule is None:
             if asked is not None and not asked.over:
-                await self._lapse(asked, "withdrawn", "the rule does not ask for it any more")
+                why = "the rule does not ask for it any more"
+                await self._patiently(lambda: self._end(asked, "withdrawn", why))
+                if (reading := await self._read(asked)) is not None and reading.row.status == "rejected":
+                    # Somebody had said no before the rule was gone: that is no less true.
+                    await self._copy(asked, reading)
+                    return False
+                await self._record(kinds.Decided(approval=asked.id, decision="withdrawn", why=why))
             self._of.arguments, self.executed = dict(self._proposed), self._of.asked.digest
             return True
         try:

@@ -13,11 +13,13 @@ from shlex import quote
 
 from outlive.app.registry import Registry
 from outlive.engine import adoption, failures
+from outlive.engine.adoption import Acceptance
 from outlive.engine.attempt import Kit
 from outlive.engine.authority import DatabaseTime
 from outlive.engine.definition import AgentSpec
 from outlive.engine.drive import Harness
-from outlive.engine.rehearsal import Rehearsed, Stand, Subject, rehearse
+from outlive.engine.journal import Item
+from outlive.engine.rehearsal import Rehearsed, Stand, Subject, adopt, rehearse
 from outlive.gate.judged import Judged, of
 from outlive.gate.recorded import Recorded
 from outlive.gate.watch import Deed, Watch
@@ -39,6 +41,8 @@ _ASIDE = frozenset(
         kinds.Resumed, kinds.Ended, kinds.Adopted, kinds.StateAdopted,
     )
 )  # fmt: skip
+# Of ways to adopt one difference after the other: each is a rehearsal.
+_MOST_TRIES = 40
 # It was not its code that ended it.
 _BY_OTHERS: frozenset[Status] = frozenset(("cancelled", "expired"))
 
@@ -98,7 +102,11 @@ async def judge(bench: Bench, found: Recorded) -> Judged:
     if isinstance(ended, Deed):
         return replace(plain, verdict="acts", entry=last, found=ended.what, line=ended.line)
     notes = tuple(dict.fromkeys([*ended.changed, *heard, *bench.watch.take_notes()]))
-    return _said(replace(plain, notes=notes), found, state, ended, last, bench.limit_s)
+    told = _said(replace(plain, notes=notes), found, state, ended, last, bench.limit_s)
+    if ended.diverged is None or told.verdict != "breaks":
+        return told
+    ways = [way for way in _ways(state, row, ended.diverged) if await _leads_on(bench, agent, found, way)]
+    return replace(told, verdict="needs adoption", remedies=tuple(way.said for way in ways)) if ways else told
 
 
 def _unserved(row: RunRow, agent: AgentSpec | None) -> str:
@@ -138,7 +146,7 @@ def _said(
         case "broken off":
             raise AssertionError("what was done is told before")
         case "diverged":
-            return _diverged(plain, found.row, state, ended)
+            return _diverged(plain, ended)
         case "fault":
             return replace(plain, verdict="breaks", entry=last, why=ended.report)
         case "ended":
@@ -178,7 +186,7 @@ def _over(plain: Judged, found: Recorded, state: Fold, ended: Rehearsed, last: i
     return replace(plain, verdict="compatible", entry=last, found=f"ends otherwise than with {was}: {says}", line=line)
 
 
-def _diverged(plain: Judged, row: RunRow, state: Fold, ended: Rehearsed) -> Judged:
+def _diverged(plain: Judged, ended: Rehearsed) -> Judged:
     diverged = ended.diverged
     if diverged is None:
         return replace(plain, verdict="breaks", why=ended.report)
@@ -186,28 +194,58 @@ def _diverged(plain: Judged, row: RunRow, state: Fold, ended: Rehearsed) -> Judg
     if ended.error is not None:
         record = failures.record(ended.error, Scrubber())
         found, line = f"{found}, with {record.type}: {record.message}", line or record.at
-    told = replace(
+    return replace(
         plain, verdict="breaks", entry=diverged.seq if diverged.seq >= 0 else None, expected=diverged.has, found=found,
         line=line, why=str(diverged),
     )  # fmt: skip
-    ways = _ways(state, row, diverged)
-    return replace(told, verdict="needs adoption", remedies=ways) if ways else told
 
 
-def _ways(state: Fold, row: RunRow, diverged: Diverged) -> tuple[str, ...]:
-    """How a person can accept it, as commands with what they mean."""
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One way to accept a difference: the entry that it would be, and the command with what it means."""
+
+    item: Item
+    said: str
+
+
+def _ways(state: Fold, row: RunRow, diverged: Diverged) -> list[_Way]:
+    """How a person can accept it."""
     difference = adoption.difference(diverged)
     if difference is None:
-        return ()
+        return []
     state.differences.append(difference)
     call = find(state, difference.scope, difference.entry)
     known = f" --step {quote(call.name)}" if call is not None else ""
     asked = f" --step {quote(difference.name)} --digest {difference.digest}"
-    return tuple(
-        f"outlive adopt {quote(row.id)} --{one.how} --at {difference.entry}{known if one.how == 'skip' else asked} "
-        f"--why …: {one.means}"
+    return [
+        _Way(
+            adoption.adopt(state, row.id, Acceptance(one.how, "a person", "it leads on")),
+            f"outlive adopt {quote(row.id)} --{one.how} --at {difference.entry}{known if one.how == 'skip' else asked} "
+            f"--why …: {one.means}",
+        )
         for one in adoption.choices(state, row.id)
-    )
+    ]
+
+
+async def _leads_on(bench: Bench, agent: AgentSpec, found: Recorded, way: _Way) -> bool:
+    """Whether the run goes on after it, as far as can be seen; if not, it ends at what nobody can adopt.
+
+    What a step that is done then will give, nobody knows: behind it nothing is refuted, nor after so many tries.
+    """
+    paths = [[way.item]]
+    for _ in range(_MOST_TRIES):
+        taken = paths.pop()
+        state = fold(found.entries)
+        for item in taken:
+            adopt(found.row, state, item)
+        ended = await _rehearsed(bench, agent, found, state)
+        if isinstance(ended, Deed) or ended.how in ("ended", "held"):
+            return True
+        if ended.diverged is not None:
+            paths += [[*taken, further.item] for further in _ways(state, found.row, ended.diverged)]
+        if not paths:
+            return False
+    return True
 
 
 def _brief(text: str | None) -> str:

@@ -20,9 +20,6 @@ _FUNCTION = (
     'def large(cents: int) -> Approval | None:\n    return Approval(role="finance") if cents > {} else None\n\n\n'
 )
 _ANEW = "Who has agreed, or is asked, is asked anew by the new rule."
-_REJECTED = (
-    "What a person has rejected is done after all, when the new release asks nobody and the run had not heard of it."
-)
 _FREE = "It is not waited for any more."
 
 CASES = [
@@ -53,7 +50,7 @@ CASES = [
     ),
     *change(
         "Approval rejected", "`pay` has no rule any more", "desk", [(_RULE, _NONE)],
-        (REFUSED, same(status="failed")), wrong=_REJECTED,
+        (REFUSED, same(status="failed")),
     ),
     *change(
         "Approval rejected", "*board* has to agree, not *finance*", "desk", [(_RULE, _OTHER)],

@@ -1,6 +1,6 @@
 """Branches of gather, map and first: each is compared for itself, and their opening by their keys."""
 
-from tests.gate.case import FIRST_ALONE, Stand, adoptable, breaks, change, goes_on, same
+from tests.gate.case import UNSEEN, Stand, adoptable, breaks, change, goes_on, same
 
 BEFORE = Stand("the run has not come to it", begun=False)
 GATHERED = Stand("the gather is behind the run, which sleeps")
@@ -57,8 +57,8 @@ CASES = [
     *change(
         "Gather removed", "one call after the other", "fan",
         [(_GATHER, 'await bought(run, "cup"), await run.call(announce, customer)')],
-        (GATHERED, breaks("gather(", "weigh(", wrong=FIRST_ALONE)),
-        (IN_IT, breaks("gather(", "weigh(", wrong=FIRST_ALONE)), (BEFORE, goes_on()),
+        (GATHERED, breaks("gather(", "weigh(", wrong=UNSEEN)),
+        (IN_IT, breaks("gather(", "weigh(", wrong=UNSEEN)), (BEFORE, goes_on()),
     ),
     *change(
         "Step in a branch renamed", "`price` is called `cost`", "fan",

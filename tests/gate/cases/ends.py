@@ -1,6 +1,6 @@
 """Ends, input and version of an agent, and agents that are gone."""
 
-from tests.gate.case import FIRST_ALONE, Expected, Stand, adoptable, breaks, change, goes_on, same
+from tests.gate.case import Expected, Stand, adoptable, breaks, change, goes_on, same
 
 ASLEEP = Stand("the run sleeps")
 READY = Stand("the run was started, and nobody has begun it", begun=False)
@@ -57,7 +57,7 @@ CASES = [
     ),
     *change(
         "End of the agent", "it raises at once", "order", [(_NAMED, f'raise ValueError("no")\n    {_NAMED}')],
-        (ASLEEP, breaks("look_up(", "the end of the agent", wrong=FIRST_ALONE)),
+        (ASLEEP, breaks("look_up(", "the end of the agent")),
         (READY, goes_on(status="failed", says="It fails, as its code says.")),
     ),
     *change(

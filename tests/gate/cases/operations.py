@@ -1,6 +1,6 @@
 """Calls of tools that are renamed, removed, inserted, put into another order, or made with something else."""
 
-from tests.gate.case import FIRST_ALONE, Stand, breaks, change, goes_on, same
+from tests.gate.case import UNSEEN, Stand, breaks, change, goes_on, same
 
 ASLEEP = Stand("it has its outcome, and the run sleeps")
 PENDING = Stand("its worker has died in it: it may have been sent", dies_in="charge")
@@ -43,7 +43,7 @@ CASES = [
     *change(
         "Tool removed", "`ship` is gone, and so is its call", "order",
         [('@app.tool(effect="idempotent")\nasync def ship', "async def ship"), (_SHIPPED, 'parcel = "none"')],
-        (Stand("the run sleeps before it"), same()), (ENDED, breaks("ship(", "write_down(", wrong=FIRST_ALONE)),
+        (Stand("the run sleeps before it"), same()), (ENDED, breaks("ship(", "write_down(", wrong=UNSEEN)),
     ),
     *change(
         "Call inserted", "`thank` before `charge`", "order", [(_CHARGED, _THANKED + _CHARGED)],
@@ -147,7 +147,7 @@ CASES = [
         "Tool becomes a step", "`thank` is a step", "order",
         [('@app.tool(effect="idempotent")\nasync def thank(op: Operation[None], customer', "async def thank(customer"),
          ("await run.call(thank, name)", "await run.step(thank, name)")],
-        (Stand("it has its outcome, and the run sleeps"), breaks("thank(", "thank(", wrong=FIRST_ALONE)),
+        (Stand("it has its outcome, and the run sleeps"), breaks("thank(", "thank(", wrong=UNSEEN)),
         (Stand("the run has not come to it", dies_in="charge"), same()),
         before=[(_SLEEPS, _THANKED + _SLEEPS)],
     ),

@@ -1,6 +1,6 @@
 """Steps that are renamed, removed, inserted, put into another order, or called with something else."""
 
-from tests.gate.case import FIRST_ALONE, Stand, adoptable, breaks, change, goes_on, same
+from tests.gate.case import UNSEEN, Stand, adoptable, breaks, change, goes_on, same
 
 ASLEEP = Stand("it is recorded, more after it, and the run sleeps")
 JUST = Stand("it is the last that is recorded", dies_after="step quote")
@@ -124,13 +124,13 @@ CASES = [
         [("async def quote(customer: str, items: int)",
           '@app.tool(effect="read")\nasync def quote(op: Operation[None], customer: str, items: int)'),
          (_QUOTED, "price = await run.call(quote, name, 3)")],
-        (ASLEEP, breaks("quote(", "quote(", wrong=FIRST_ALONE)), (JUST, adoptable("quote(", "quote(", "skip")),
+        (ASLEEP, breaks("quote(", "quote(")), (JUST, adoptable("quote(", "quote(", "skip")),
         (IN_IT, goes_on()),
     ),
     *change(
         "Two changes at once", "`quote` is called `estimate`, and `charge` takes a cent more", "order",
         [_RENAMED, (_CHARGED, _CHARGED.replace("price.cents", "price.cents + 1"))],
-        (ASLEEP, breaks("quote(", "estimate(", wrong=FIRST_ALONE)),
+        (ASLEEP, breaks("quote(", "estimate(", wrong=UNSEEN)),
         (JUST, adoptable("quote(", "estimate(", "take-old")),
     ),
 ]  # fmt: skip
