@@ -15,8 +15,8 @@ Verdict = Literal["same", "compatible", "needs adoption", "breaks"]
 
 # What the gate does not say as it should, of changes that differ in several places.
 UNSEEN = (
-    "The gate says *needs adoption*, because a new step can be let in; what the code asks for behind it cannot be known "
-    "before the step is done. Here the run diverges again, where nobody can adopt anything."
+    "The gate says *needs adoption*, because a new step can be let in; what is asked for behind it cannot be known "
+    "before it is done. Here the run diverges again, where nobody can adopt anything."
 )
 
 # Text of a file of the old release, which is there exactly once, and what the new one says in its place.

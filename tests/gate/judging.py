@@ -44,8 +44,7 @@ def disagree(lived: Lived, judged: Judged) -> list[str]:
 
     *same* and *compatible*: it goes on, and nothing that was recorded is done again. *needs adoption*: it diverges,
     there are the ways to adopt that the gate has told, and it goes on after those that a case names. *breaks*: it
-    diverges at that entry, with the same words, or nobody takes it. Whatever the verdict, what diverged has done nothing
-    before.
+    diverges at that entry, with the same words, or nobody takes it. Whatever it is, what diverged has done nothing.
     """
     found, told = [], f"the gate says {judged.said()}, and live it {lived.how}"
     if judged.good and (lived.how not in ("goes on", "fails") or lived.repeated):

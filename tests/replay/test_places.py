@@ -63,7 +63,7 @@ def window(log: Sequence[Entry]) -> list[Entry]:
 async def judged(tape: Tape, keep: int, status: Status = "running") -> Judged:
     log = [_entry(one) for one in tape.entries[:keep]]
     bench = Bench(people.app.registry, cast("Store", Pages(log)), the_watch(), deps=object())
-    return await judge(bench, Recorded(replace(row_of(tape, log), status=status), window(log), KEY))
+    return await judge(bench, Recorded(replace(row_of(tape, log), status=status), window(log), KEY, DEFAULT_TENANT))
 
 
 @pytest.mark.parametrize("path", ENDED, ids=named)

@@ -196,7 +196,7 @@ def _print(report: Report, *, show_all: bool) -> None:
     from outlive.gate.judged import VERDICTS
 
     for one in report.told(all=show_all):
-        put(plain(f"{one.run} ({one.agent} version {one.version}, {one.status}): {one.said()}"))
+        put(plain(f"{_named(one)} ({one.agent} version {one.version}, {one.status}): {one.said()}"))
         for remedy in one.remedies:
             put(plain(f"    {remedy}"))
         for note in one.notes:
@@ -212,6 +212,13 @@ def _print(report: Report, *, show_all: bool) -> None:
         say("warning: this system gives a process no network of its own: what C libraries send was not held back")
     for agent in report.uncovered:
         say(f"warning: no run of {plain(agent)} was replayed: nothing is known about it")
+
+
+def _named(one: Judged) -> str:
+    """The run; with its tenant where that has to be said."""
+    from outlive.model.ids import DEFAULT_TENANT
+
+    return one.run if one.tenant == DEFAULT_TENANT else f"{one.tenant}/{one.run}"
 
 
 def _write(file: str, text: str) -> None:

@@ -186,7 +186,7 @@ class _Member:
         while self._crew._left:
             target = self._crew._left.popleft()
             try:
-                found = await recorded(target.store, target.tenant, target.run)
+                found = await recorded(target.store, target.tenant, target.run, target.whose)
             except UnknownRun:
                 continue
             except DataError as error:

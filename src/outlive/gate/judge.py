@@ -28,6 +28,7 @@ from outlive.log import kinds
 from outlive.log.fold import Fold, find, fold
 from outlive.model.clock import SystemClock
 from outlive.model.errors import DataError, Diverged
+from outlive.model.ids import DEFAULT_TENANT
 from outlive.model.run import RunRow, Status
 from outlive.secret.port import ChainSecrets
 from outlive.secret.scrubber import Scrubber
@@ -88,7 +89,7 @@ class Bench:
 async def judge(bench: Bench, found: Recorded) -> Judged:
     """What this code would do with the run. Nothing is written."""
     row = found.row
-    plain = of(row, entries=len(found.entries))
+    plain = replace(of(row, entries=len(found.entries)), tenant=found.whose)
     agent = bench.registry.agents.get(row.agent)
     if (why := _unserved(row, agent)) or agent is None:
         return replace(plain, verdict="breaks", why=why)
@@ -105,7 +106,7 @@ async def judge(bench: Bench, found: Recorded) -> Judged:
     told = _said(replace(plain, notes=notes), found, state, ended, last, bench.limit_s)
     if ended.diverged is None or told.verdict != "breaks":
         return told
-    ways = [way for way in _ways(state, row, ended.diverged) if await _leads_on(bench, agent, found, way)]
+    ways = [way for way in _ways(state, found, ended.diverged) if await _leads_on(bench, agent, found, way)]
     return replace(told, verdict="needs adoption", remedies=tuple(way.said for way in ways)) if ways else told
 
 
@@ -208,22 +209,24 @@ class _Way:
     said: str
 
 
-def _ways(state: Fold, row: RunRow, diverged: Diverged) -> list[_Way]:
+def _ways(state: Fold, found: Recorded, diverged: Diverged) -> list[_Way]:
     """How a person can accept it."""
     difference = adoption.difference(diverged)
     if difference is None:
         return []
+    tenant = "" if found.whose == DEFAULT_TENANT else f" --tenant {quote(found.whose)}"
+    command = f"outlive adopt {quote(found.row.id)}{tenant}"
     state.differences.append(difference)
     call = find(state, difference.scope, difference.entry)
     known = f" --step {quote(call.name)}" if call is not None else ""
     asked = f" --step {quote(difference.name)} --digest {difference.digest}"
     return [
         _Way(
-            adoption.adopt(state, row.id, Acceptance(one.how, "a person", "it leads on")),
-            f"outlive adopt {quote(row.id)} --{one.how} --at {difference.entry}{known if one.how == 'skip' else asked} "
+            adoption.adopt(state, found.row.id, Acceptance(one.how, "a person", "it leads on")),
+            f"{command} --{one.how} --at {difference.entry}{known if one.how == 'skip' else asked} "
             f"--why …: {one.means}",
         )
-        for one in adoption.choices(state, row.id)
+        for one in adoption.choices(state, found.row.id)
     ]
 
 
@@ -242,7 +245,7 @@ async def _leads_on(bench: Bench, agent: AgentSpec, found: Recorded, way: _Way) 
         if isinstance(ended, Deed) or ended.how in ("ended", "held"):
             return True
         if ended.diverged is not None:
-            paths += [[*taken, further.item] for further in _ways(state, found.row, ended.diverged)]
+            paths += [[*taken, further.item] for further in _ways(state, found, ended.diverged)]
         if not paths:
             return False
     return True
@@ -266,9 +269,15 @@ class _Notes(logging.Handler):
 
 @contextmanager
 def _listening() -> Iterator[list[str]]:
+    """Whatever the application's own configuration of logging lets through, or has switched off."""
     logger, notes = logging.getLogger("outlive.harness"), _Notes()
+    disabled, level = logger.disabled, logger.level
+    logger.disabled = False
+    logger.setLevel(logging.WARNING)
     logger.addHandler(notes)
     try:
         yield notes.heard
     finally:
         logger.removeHandler(notes)
+        logger.disabled = disabled
+        logger.setLevel(level)

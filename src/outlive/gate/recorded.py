@@ -13,15 +13,16 @@ from outlive.store.keeping import Kept
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A run, the entries of its window, and its tenant's key."""
+    """A run, the entries of its window, and its tenant's key. `whose` run it is where it is from a bundle, too."""
 
     row: RunRow
     entries: list[Entry]
     key: bytes
+    whose: Tenant
 
 
-async def recorded(store: Kept, tenant: Tenant, run: RunId) -> Recorded:
-    """Read a run; a worker may append to it meanwhile.
+async def recorded(store: Kept, tenant: Tenant, run: RunId, whose: Tenant | None = None) -> Recorded:
+    """Read a run; a worker may append to it meanwhile. `whose`: the tenant that it came from, if that is another one.
 
     Raises UnknownRun, and UndecodableEntry for an entry whose payload is lost: a worker would not replay it either.
     """
@@ -32,4 +33,4 @@ async def recorded(store: Kept, tenant: Tenant, run: RunId) -> Recorded:
     lost = next((one for one in entries if one.lost), None)
     if lost is not None:
         raise UndecodableEntry(where=f"entry {lost.seq} ({lost.kind})", why="its payload is lost")
-    return Recorded(row, entries, key)
+    return Recorded(row, entries, key, whose or tenant)

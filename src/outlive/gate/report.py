@@ -9,7 +9,7 @@ from xml.etree import ElementTree as xml
 
 from outlive.gate.judged import VERDICTS, Judged, Verdict
 
-_SPACES = {number: " " for number in range(32) if number not in (9, 10, 13)}
+_SPACES = {number: " " for number in (*range(32), 0xFFFE, 0xFFFF) if number not in (9, 10, 13)}
 
 
 @dataclass(slots=True)

@@ -100,17 +100,17 @@ def packed(one: Recorded) -> bytes:
     Not JSON: there are many of these, and both ends are this interpreter.
     """
     entries = [(e.seq, e.kind, e.version, e.at, e.scope, e.key, e.body, e.payload) for e in one.entries]
-    return marshal.dumps((_ROW.dump(one.row), one.key, entries))
+    return marshal.dumps((_ROW.dump(one.row), one.key, str(one.whose), entries))
 
 
 def unpacked(body: bytes) -> Recorded:
     """What was packed."""
-    row, key, entries = marshal.loads(body)
+    row, key, whose, entries = marshal.loads(body)
     read = [
         Entry(seq, 0, kind, version, at, scope, key, body, payload, None, "", "", b"")
         for seq, kind, version, at, scope, key, body, payload in entries
     ]
-    return Recorded(cast("RunRow", _ROW.load(row)), read, key)
+    return Recorded(cast("RunRow", _ROW.load(row)), read, key, Tenant(whose))
 
 
 @dataclass(frozen=True, slots=True)

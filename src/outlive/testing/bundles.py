@@ -32,7 +32,7 @@ async def assert_replays(
     async with unpacked([os.fspath(bundle)], None) as (target,):
         found = NoDeps(the_watch()) if deps is None and app.has_deps else deps
         bench = Bench(app.registry, read_only(target.store), the_watch(), found)
-        told = await judge(bench, await recorded(target.store, target.tenant, target.run))
+        told = await judge(bench, await recorded(target.store, target.tenant, target.run, target.whose))
     if not told.good or (same and told.verdict != "same"):
         ways = "".join(f"\n  {one}" for one in told.remedies)
         raise AssertionError(f"{os.fspath(bundle)}: run {told.run} of {told.agent} {told.said()}{ways}")
