@@ -117,9 +117,10 @@ class _Attempt(Attempt):
         """What a rule makes of the log is taken for written: the next attempt would write it, and go on."""
         self.changes.append(adopt(self.journal.row, self.fold, item))
 
-    async def _stand(self, scope: Scope) -> None:
+    async def _stand(self, scope: Scope, *, adds: bool = False) -> None:
+        """Hold the scope. What it `adds` to a call that is recorded is none the less new: how a gather is decided."""
         call = self.fold.keys.get(scope.key) if scope.key else None
-        self.stands[scope.name] = Stand(scope.name, scope.asked, scope.line, call is not None)
+        self.stands[scope.name] = Stand(scope.name, scope.asked, scope.line, call is not None and not adds)
         joining, scope.joining = scope.joining, False
         try:
             await self.park(scope, Parked("it is not recorded", cancellable=call is None))
@@ -129,7 +130,7 @@ class _Attempt(Attempt):
 
     async def hold(self) -> None:
         """For what is appended without a gate: it is not recorded, so its scope is held too."""
-        await self._stand(current.get())
+        await self._stand(current.get(), adds=True)
 
     def standing(self) -> tuple[Stand, ...]:
         """Where its scopes stand; those that wait for a person are recorded as under way."""
