@@ -285,7 +285,6 @@ async def test_an_old_worker_does_not_take_the_new_state_for_its_own(either: Rig
 async def test_without_the_new_build_the_run_is_blocked_and_comes_back_with_it(rig: Rig) -> None:
     await in_turn_one(rig)
     rig.evict = True
-    await of(rig, "3", {"2": in_euros}).claim()
     worker = of(rig, "3", {"2": in_euros})
     await worker.claim()
     await worker.idle()
