@@ -71,7 +71,7 @@ async def _ended(store: Kept, tenant: Tenant, agent: str, wanted: Wanted) -> Asy
     """Newest first; of each version so many. Old versions that are far behind are not looked for for ever."""
     taken: Counter[str] = Counter()
     which = RunFilter(statuses=tuple(ENDED), agent=agent, limit=_PAGE)
-    for _ in range(_LOOKED_AT // _PAGE if wanted.sample else 0):
+    for _ in range(-(-max(_LOOKED_AT, wanted.sample) // _PAGE) if wanted.sample else 0):
         page = await store.runs(tenant, which)
         for row in page:
             if row.created_at < wanted.since:
