@@ -17,7 +17,7 @@ from outlive.errors import MessageRefused, Refused, TimedOut
 from outlive.log import kinds
 from outlive.model.ids import DEFAULT_TENANT, RunId
 from tests.engine.rig import Rig
-from tests.engine.subject import RUN, State, add, base, begin, carry_on, does, double
+from tests.engine.subject import RUN, Body, State, add, base, begin, carry_on, does, double
 
 
 class Offer(BaseModel):
@@ -147,6 +147,43 @@ async def test_a_message_that_does_not_fit_is_refused_the_same_on_replay(rig: Ri
     await handle(rig).send("offers", {"no": "offer"}, key="x")
     assert (await rig.until_ended(worker, RUN)).status == "succeeded"
     assert await said(rig) == "True"
+
+
+class Priced(BaseModel):
+    """What an offer is in another release."""
+
+    price: str
+
+
+@pytest.mark.parametrize(("old", "new"), [(Offer, Priced), (Priced, Offer)])
+async def test_what_the_code_was_told_of_a_message_is_what_a_changed_type_is_told(
+    rig: Rig, old: type[BaseModel], new: type[BaseModel]
+) -> None:
+    """One that fitted when it came is no message that is refused now, nor the other way round."""
+
+    def receiving(kind: type[BaseModel]) -> Body:
+        async def body(run: Run[None]) -> object:
+            try:
+                got = type(await run.receive("offers", kind)).__name__
+            except MessageRefused:
+                got = "refused"
+            await run.sleep(timedelta(hours=1))
+            return got
+
+        return body
+
+    worker = await begin(rig, receiving(old))
+    await handle(rig).send("offers", {"cents": 7}, key="x")
+    await rig.settle(worker)
+    worker.stop()
+    await rig.pass_time(await carry_on(rig, receiving(new)), timedelta(hours=2))
+    row = await rig.row(RUN)
+    if old is Offer:
+        assert (row.status, row.reason) == ("blocked", "diverged")
+        assert "the log has a message for receive(offers)" in row.detail
+        assert "another type" in row.detail
+    else:
+        assert (row.status, await said(rig)) == ("succeeded", "refused")
 
 
 @pytest.mark.parametrize("answered", [True, False])

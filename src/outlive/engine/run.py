@@ -366,8 +366,8 @@ class Run(Generic[D]):
         attempt.unawaited.pop(ticket, None)
         until = waits.moment(timeout, attempt.kit.time.now()) if timeout is not None else 0
         asked = Asked(f"receive:{topic}", "", shown, line)
-        call = await waits.wait(attempt, asked, waits.Wanted(f"a message on {topic}", topic=topic, until=until))
-        return cast(M, waits.told(call, codec, self.id))
+        wanted = waits.Wanted(f"a message on {topic}", topic=topic, until=until, kind=codec)
+        return cast(M, await waits.wait(attempt, asked, wanted))
 
     def ask(
         self, question: str, answer: type[M], /, *, role: str, timeout: timedelta | None = None
@@ -392,9 +392,15 @@ class Run(Generic[D]):
         shown = show("ask", f'{{"{role}":{text}}}')
         asked = Asked("ask", attempt.digest(canonical(question), canonical(role)), shown, line)
         wanted = waits.Wanted(
-            f"an answer of {role}", until=until, role=role, question=text, topic="answer", expects=codec.name
+            f"an answer of {role}",
+            until=until,
+            role=role,
+            question=text,
+            topic="answer",
+            expects=codec.name,
+            kind=codec,
         )
-        return cast(M, waits.told(await waits.wait(attempt, asked, wanted), codec, self.id))
+        return cast(M, await waits.wait(attempt, asked, wanted))
 
     # ---- values, events, turns
 

@@ -16,7 +16,7 @@ from outlive.engine.scope import Parked, Scope
 from outlive.log import kinds
 from outlive.log.codec import Codec
 from outlive.log.fold import Call
-from outlive.model.errors import MessageRefused, Refused, TimedOut, UndecodableEntry
+from outlive.model.errors import Diverged, MessageRefused, Refused, TimedOut, UndecodableEntry
 
 # Before the key of the call that asked: what a question is known by.
 ANSWER = "answer:"
@@ -26,7 +26,7 @@ ANSWER = "answer:"
 class Wanted:
     """What is waited for. Without a `topic` it is time alone; `until` is a moment of the database's clock, 0 for never.
 
-    A `question` is seen by people from the moment at which it is asked.
+    A `question` is seen by people from the moment at which it is asked. A message is one of `kind`, or is refused.
     """
 
     why: str
@@ -35,16 +35,21 @@ class Wanted:
     role: str = ""
     question: str | None = None
     expects: str = ""
+    kind: Codec[object] | None = None
 
 
-async def wait(attempt: Attempt, asked: Asked, wanted: Wanted) -> Call:
-    """Wait, and record what it came to."""
+async def wait(attempt: Attempt, asked: Asked, wanted: Wanted) -> object:
+    """Wait, record what it came to, and give the message, if it was one that is waited for.
+
+    Raises TimedOut, and MessageRefused for a message that is none of `wanted.kind`.
+    """
     with attempt.entering(asked.shown, asked.line) as scope:
         key, call = attempt.consume(scope, "wait", asked.name, asked.digest, asked.shown, asked.line)
         if call is None or not call.done:
             await attempt.beyond(scope, call)
             await _until_over(attempt, scope, key, asked, wanted, call)
-        return attempt.fold.keys[key] if call is None else call
+        over = attempt.fold.keys[key] if call is None else call
+        return None if wanted.kind is None else _told(over, wanted.kind, attempt.journal.row.id, asked.line)
 
 
 async def _until_over(
@@ -59,7 +64,10 @@ async def _until_over(
         if mail is not None or (until and attempt.kit.time.now() >= until):
             if mail is not None:
                 mail.taken = True
-            over = kinds.Woken(name=asked.name, digest=asked.digest, shown=asked.shown, topic=topic)
+            refused = _refused(mail.payload, wanted.kind) if mail is not None and wanted.kind is not None else None
+            over = kinds.Woken(
+                name=asked.name, digest=asked.digest, shown=asked.shown, topic=topic, refused=refused
+            )  # fmt: skip
             await _record(attempt, scope, Item(over, scope.name, key, arrival=mail))
             return
         if not begun:
@@ -94,14 +102,31 @@ def topic_of(key: str, wanted: Wanted) -> str:
     return wanted.topic if wanted.question is None else f"{ANSWER}{key}"
 
 
-def told(call: Call, kind: Codec[object], run: str) -> object:
-    """What the agent is given: the message. Raises TimedOut, MessageRefused for one that does not fit."""
+def _refused(text: str, kind: Codec[object]) -> str:
+    """Why a message is none of that kind; empty if it is one."""
+    try:
+        kind.decode(text, where="the message")
+    except UndecodableEntry as error:
+        return error.why
+    return ""
+
+
+def _told(call: Call, kind: Codec[object], run: str, line: str) -> object:
+    """What the agent is given: the message. Raises TimedOut, MessageRefused for one that does not fit, and Diverged for
+    one that did when it was recorded: the code was told another story then.
+    """
     if call.arrival is None:
         raise TimedOut(run=run, status="running", detail=f"{call.shown} has waited in vain")
+    if call.refused:
+        raise MessageRefused(wait=call.shown, why=call.refused)
     try:
         return kind.decode(call.payload or "null", where=f"the message for {call.shown}")
     except UndecodableEntry as error:
-        raise MessageRefused(wait=call.shown, why=error.why) from None
+        if call.refused is None:
+            raise MessageRefused(wait=call.shown, why=error.why) from None
+        raise Diverged(
+            has=f"a message for {call.shown}", asks=f"another type: {error.why}", line=line, seq=call.seq
+        ) from error
 
 
 def moment(when: timedelta | datetime, now: int) -> int:

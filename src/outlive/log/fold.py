@@ -87,6 +87,8 @@ class Call:
     number: int = 0
     until: int = 0
     arrival: int | None = None
+    refused: str | None = None
+    """Why the message was refused, empty if it was not; None where that is not recorded."""
     asked: Asked | None = None
     adopted: Adopted | None = None
     barred: kinds.Shared | None = None
@@ -391,7 +393,7 @@ def _finished(state: Fold, seq: int, call: Call, fact: kinds.StepDone | kinds.Do
 
 
 def _woken(state: Fold, seq: int, call: Call, fact: kinds.Woken) -> None:
-    call.done, call.arrival = True, fact.arrival
+    call.done, call.arrival, call.refused = True, fact.arrival, fact.refused
     if fact.arrival is None:
         return
     mail = state.mail.get(fact.topic, [])

@@ -398,11 +398,16 @@ class Waiting(Call):
 
 @dataclass(frozen=True, kw_only=True)
 class Woken(Call):
-    """A wait is over: by the message that arrived as entry `arrival`, or because its time was."""
+    """A wait is over: by the message that arrived as entry `arrival`, or because its time was.
+
+    `refused` is why the message was no such thing as was waited for, which is what the code was told; empty where it
+    was one. None: this was not recorded, as it was not at first.
+    """
 
     KIND: ClassVar[str] = "woken"
     topic: str = ""
     arrival: int | None = None
+    refused: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
