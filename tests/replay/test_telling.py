@@ -68,7 +68,7 @@ def test_code_that_ends_before_steps_alone_can_be_adopted(cli: Cli, local: Relea
     asyncio.run(local.serve(local.release(("    cents = await", steps)), "r1"))
     shorter = local.release(("    cents = await", "    return '6'\n    cents = await"))
     done = cli("replay", shorter, "--store", local.store)
-    assert (done.exit_code, "outlive adopt r1 --skip --at 2" in done.stdout) == (codes.BLOCKED, True)
+    assert (done.exit_code, "outlive adopt RUN --skip --at 2" in done.stdout) == (codes.BLOCKED, True)
 
 
 def test_junit_of_any_text_is_xml(cli: Cli, local: Releases) -> None:

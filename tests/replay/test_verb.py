@@ -53,6 +53,7 @@ def test_a_release_is_judged_before_it_is_deployed(cli: Cli, releases: Releases)
     code, found = replayed(cli, releases, releases.release(("(compute, 21)", "(compute, 22)")))
     assert (code, found["verdict"]) == (codes.BLOCKED, "needs adoption")
     assert "outlive adopt r1 --skip --at 2 --step compute --why" in str(judged(found)["r1"]["remedies"])
+    assert "of one like it: outlive adopt RUN --skip --at 2 --step compute" in str(judged(found)["r2"]["remedies"])
 
     added = ("    # here\n", "    await run.step(compute, 3)\n")
     code, found = replayed(cli, releases, releases.release(added))

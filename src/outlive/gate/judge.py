@@ -215,7 +215,8 @@ def _ways(state: Fold, found: Recorded, diverged: Diverged) -> list[_Way]:
     if difference is None:
         return []
     tenant = "" if found.whose == DEFAULT_TENANT else f" --tenant {quote(found.whose)}"
-    command = f"outlive adopt {quote(found.row.id)}{tenant}"
+    # Nothing is adopted of a run that has ended: it stands for those like it that have not.
+    command = "of one like it: outlive adopt RUN" if found.row.ended else f"outlive adopt {quote(found.row.id)}{tenant}"
     state.differences.append(difference)
     call = find(state, difference.scope, difference.entry)
     known = f" --step {quote(call.name)}" if call is not None else ""
