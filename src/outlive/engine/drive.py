@@ -54,6 +54,20 @@ class Harness(Protocol):
         ...
 
 
+async def invoke(attempt: Attempt, root: Scope, harness: Harness) -> object:
+    """The agent's function, from its beginning, in the task that owns the root scope."""
+    current.set(root)
+    agent, started = attempt.agent, attempt.fold.started
+    run: Run[object] = Run(attempt, attempt.kit.deps, started.version if started else agent.version)
+    running.set(run)
+    try:
+        given = agent.input.decode(attempt.fold.input or "null", where=f"the input of run {run.id}")
+    except UndecodableEntry as error:
+        attempt.halt(Stop("diverged", f"the log has an input that this agent does not take: {error}"))
+        raise Unwind("diverged") from error
+    return await harness.drive(agent, run, given)
+
+
 class Drive:
     """One claimed run on this worker."""
 
@@ -205,7 +219,7 @@ class Drive:
 
     async def _live(self, attempt: Attempt) -> Verdict:
         root = attempt.open("")
-        root.task = asyncio.ensure_future(self._invoke(attempt, root))
+        root.task = asyncio.ensure_future(invoke(attempt, root, self._harness))
         root.task.add_done_callback(lambda _: attempt.changed.set())
         asyncio.get_running_loop().call_soon(attempt.tell)
         attempt.watch_time()
@@ -219,19 +233,6 @@ class Drive:
                 return await self._returned(attempt, root)
             elif attempt.quiet():
                 return await self._suspended(attempt)
-
-    async def _invoke(self, attempt: Attempt, root: Scope) -> object:
-        current.set(root)
-        started = attempt.fold.started
-        version = started.version if started else self.agent.version
-        run: Run[object] = Run(attempt, self.kit.deps, version)
-        running.set(run)
-        try:
-            given = self.agent.input.decode(attempt.fold.input or "null", where=f"the input of run {run.id}")
-        except UndecodableEntry as error:
-            attempt.halt(Stop("diverged", f"the log has an input that this agent does not take: {error}"))
-            raise Unwind("diverged") from error
-        return await self._harness.drive(self.agent, run, given)
 
     def _look_into_inbox(self, attempt: Attempt) -> None:
         """One look at a time: who is told meanwhile is told by the next one."""

@@ -19,13 +19,12 @@ from outlive.engine.adoption import by_rule
 from outlive.engine.attempt import Attempt, Kit
 from outlive.engine.authority import Grip
 from outlive.engine.definition import AgentSpec
-from outlive.engine.drive import Harness
+from outlive.engine.drive import Harness, invoke
 from outlive.engine.journal import NOTHING, Also, Item, Journal, Made
-from outlive.engine.run import Run, running
 from outlive.engine.scope import Parked, Scope, Stop, current
 from outlive.log import kinds
 from outlive.log.fold import Call, Fold, step
-from outlive.model.errors import Diverged, Refused, UndecodableEntry
+from outlive.model.errors import Diverged, Refused
 from outlive.model.ids import Owner
 from outlive.model.operation import OPEN
 from outlive.model.run import Authority, RunRow
@@ -190,7 +189,7 @@ async def _rehearse(
     attempt = _Attempt(kit, journal, of.key, agent)
     journal.seam = attempt
     root = attempt.open("")
-    root.task = asyncio.ensure_future(_invoke(attempt, root, agent, harness))
+    root.task = asyncio.ensure_future(invoke(attempt, root, harness))
     root.task.add_done_callback(lambda _: attempt.changed.set())
     loop.call_soon(attempt.tell)
     enough.add_done_callback(lambda _: attempt.changed.set())
@@ -201,19 +200,6 @@ async def _rehearse(
         return Rehearsed("restless", report=_place(root), changed=attempt.changes)
     finally:
         await _unload(attempt)
-
-
-async def _invoke(attempt: _Attempt, root: Scope, agent: AgentSpec, harness: Harness) -> object:
-    current.set(root)
-    started = attempt.fold.started
-    run: Run[object] = Run(attempt, attempt.kit.deps, started.version if started else agent.version)
-    running.set(run)
-    try:
-        given = agent.input.decode(attempt.fold.input or "null", where=f"the input of run {run.id}")
-    except UndecodableEntry as error:
-        attempt.halt(Stop("diverged", f"the log has an input that this agent does not take: {error}"))
-        raise Unwind("diverged") from error
-    return await harness.drive(agent, run, given)
 
 
 def _place(root: Scope) -> str:
