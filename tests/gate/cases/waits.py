@@ -84,7 +84,7 @@ CASES = [
     *change(
         "Question", "the answer is a `str`, not a `bool`", "talk",
         [(_SURE, _SURE.replace("bool", "str")), (_SEND, _SEND.replace("sure)", 'sure == "yes")'))],
-        (RESTS, breaks("run.random()", "the end of the agent", says="The answer does not fit any more.")),
+        (RESTS, breaks("a message for ask(", "another type", says=_FITTED)),
     ),
     *change(
         "Question removed", "nobody is asked any more", "talk", [(_SURE, "sure = True")],
