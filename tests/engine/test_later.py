@@ -74,7 +74,8 @@ async def test_a_worker_that_dies_after_it_is_recorded_is_no_reason_for_doubt(ri
 
     async def body(run: Run[None]) -> object:
         async def after() -> str:
-            await run.step(add, 1)
+            for number in range(3):  # what is on its way in the other branch is recorded before the last of them
+                await run.step(add, number)
             return await run.call(look, "hangs")
 
         return await run.gather(run.call(act, "later"), after())
