@@ -53,6 +53,7 @@ async def _serve(asking: Asking, orders: dict[str, object], network: Network, *,
     from outlive.gate.watch import the_watch
     from outlive.gate.wire import TELL
     from outlive.store.port import Store
+    from outlive.store.reading import read_only
 
     async with AsyncExitStack() as stack:
         try:
@@ -66,7 +67,7 @@ async def _serve(asking: Asking, orders: dict[str, object], network: Network, *,
         watch = the_watch()
         watch.stay()
         bench = Bench(
-            app.registry, cast("Store", asking), watch, deps, limit_s=float(str(orders["limit_s"]))
+            app.registry, read_only(cast("Store", asking)), watch, deps, limit_s=float(str(orders["limit_s"]))
         )  # fmt: skip
         await asking.ask(TELL, "ready", json.dumps(alone).encode())
         await _judge_all(asking, bench, network)

@@ -46,11 +46,13 @@ async def chosen(store: Kept, wanted: Wanted, served: Iterable[str], own: Tenant
     """
     live = [one async for one in _live(store, wanted)]
     tenants = wanted.tenants or {own, *(one.tenant for one in live)}
-    found = [Target(store, one.tenant, one.id) for one in live]
+    # By name: a run may end between the two listings.
+    found = {(one.tenant, one.id): Target(store, one.tenant, one.id) for one in live}
     for tenant in sorted(tenants):
         for agent in sorted(wanted.agents or set(served)):
-            found += [Target(store, tenant, one.id) async for one in _ended(store, tenant, agent, wanted)]
-    return found
+            async for one in _ended(store, tenant, agent, wanted):
+                found[tenant, one.id] = Target(store, tenant, one.id)
+    return list(found.values())
 
 
 async def _live(store: Kept, wanted: Wanted) -> AsyncIterator[RunRow]:

@@ -152,7 +152,9 @@ async def answered(store: Kept, name: str, body: bytes) -> bytes:
 
 
 class Asking:
-    """The end that replays: a store that can only be read, and the place where work comes from."""
+    """The end that replays: what `read_only` needs of a store, and the place where work comes from."""
+
+    name = "the store"
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -187,10 +189,3 @@ class Asking:
             return read.answer.load(answer.body)
 
         return call
-
-    async def key(self, tenant: Tenant, *, within: object = None) -> bytes:
-        """The tenant's key. Refused where it has none: none is made."""
-        known = cast("bytes | None", await self.known_key(tenant))
-        if known is None or within is not None:
-            raise Refused(what=f"key of tenant {tenant}", why="it has none, and none is made here")
-        return known
