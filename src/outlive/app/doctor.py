@@ -18,10 +18,10 @@ from outlive.app.operate import ALIVE_MS
 from outlive.app.settings import Settings
 from outlive.duty.telling import TellingDuty, unsigned
 from outlive.model.clock import apart, machine_now
-from outlive.model.ids import RunId, Tenant
+from outlive.model.ids import Tenant
 from outlive.store.keeping import DutyRow, Kept
 from outlive.store.port import Store, WorkerRow
-from outlive.store.survey import Seen, Stray
+from outlive.store.survey import Seen, Stray, open_pages
 
 _PAGE = 500
 # Silent workers are forgotten after a day; until then they are on record.
@@ -155,8 +155,7 @@ def _silent(worker: WorkerRow, now: int) -> bool:
 
 
 async def _runs(store: Kept, tally: Tally) -> AsyncIterator[Finding]:
-    after = (Tenant(""), RunId(""))
-    while page := await store.open_runs(after=after, limit=_PAGE):
+    async for page in open_pages(store):
         now, alive = await store.now(), await store.workers(within_ms=ALIVE_MS)
         serving, stalled = builds_of(alive), {one.owner: stall for one in alive if (stall := stall_of(one, now))}
         for seen in page:
@@ -166,7 +165,6 @@ async def _runs(store: Kept, tally: Tally) -> AsyncIterator[Finding]:
             tally.explained[found.kind] += 1
             if found.fault is not None:
                 yield _broken(seen, found, found.fault)
-        after = (page[-1].row.tenant, page[-1].row.id)
 
 
 def _broken(seen: Seen, found: Explanation, fault: Fault) -> Finding:

@@ -10,11 +10,8 @@ from dataclasses import dataclass, field
 
 from outlive.app.explain import builds_of, fit
 from outlive.app.operate import ALIVE_MS
-from outlive.model.ids import RunId, Tenant
 from outlive.store.port import WorkerRow
-from outlive.store.survey import Seen, Surveyed
-
-_PAGE = 500
+from outlive.store.survey import Seen, Surveyed, open_pages
 
 
 @dataclass(slots=True)
@@ -57,14 +54,12 @@ async def standings(store: Surveyed, tenant: str = "") -> list[Standing]:
     serving = builds_of(alive)
     found: dict[tuple[str, str], Standing] = {}
     _count_workers(found, alive)
-    after = (Tenant(""), RunId(""))
-    while page := await store.open_runs(after=after, limit=_PAGE):
+    async for page in open_pages(store):
         for seen in page:
             if tenant in ("", seen.row.tenant):
                 drivers = fit(seen, serving)
                 _count(_of(found, seen.row.agent, seen.row.version), seen, served=bool(drivers))
                 _need(found, seen, {one.version for one in drivers})
-        after = (page[-1].row.tenant, page[-1].row.id)
     for (agent, version), standing in found.items():
         standing.beside = any(one.version != version for one in serving.get(agent, ()))
         standing.stoppable = not tenant and bool(standing.workers) and standing.beside and not standing.needed.runs

@@ -7,12 +7,10 @@ this one count, and only for runs which that build has not diverged from. So no 
 from __future__ import annotations
 
 from outlive.model.clock import Clock
-from outlive.model.ids import Owner, RunId, Tenant
+from outlive.model.ids import Owner
 from outlive.store.others import Other, left_to
 from outlive.store.port import Claim, WorkerRow
-from outlive.store.survey import Seen, Surveyed
-
-_PAGE = 500
+from outlive.store.survey import Seen, Surveyed, open_pages
 
 
 class Replaced:
@@ -34,11 +32,9 @@ class Replaced:
         return bool(self.others) and not await self._needed(claim)
 
     async def _needed(self, claim: Claim) -> bool:
-        after = (Tenant(""), RunId(""))
-        while page := await self._store.open_runs(after=after, limit=_PAGE):
+        async for page in open_pages(self._store):
             if any(needs(seen, claim, self.others) for seen in page):
                 return True
-            after = (page[-1].row.tenant, page[-1].row.id)
         return False
 
 

@@ -16,9 +16,10 @@ from outlive.duty.bundle import Bundle, key_id
 from outlive.gate.crew import Target
 from outlive.model.clock import SystemClock
 from outlive.model.errors import BadBundle, KeyDiffers, SettingInvalid
-from outlive.model.ids import RunId, Tenant
+from outlive.model.ids import Tenant
 from outlive.model.run import ENDED, RunFilter, RunRow
 from outlive.store.keeping import Kept
+from outlive.store.survey import open_pages
 
 _PAGE = 500
 _LOOKED_AT = 5000
@@ -56,8 +57,7 @@ async def chosen(store: Kept, wanted: Wanted, served: Iterable[str], own: Tenant
 
 
 async def _live(store: Kept, wanted: Wanted) -> AsyncIterator[RunRow]:
-    after = (Tenant(""), RunId(""))
-    while page := await store.open_runs(after=after, limit=_PAGE):
+    async for page in open_pages(store):
         for seen in page:
             row = seen.row
             if (
@@ -66,7 +66,6 @@ async def _live(store: Kept, wanted: Wanted) -> AsyncIterator[RunRow]:
                 and (not wanted.agents or row.agent in wanted.agents)
             ):
                 yield row
-        after = (page[-1].row.tenant, page[-1].row.id)
 
 
 async def _ended(store: Kept, tenant: Tenant, agent: str, wanted: Wanted) -> AsyncIterator[RunRow]:

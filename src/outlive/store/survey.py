@@ -6,7 +6,7 @@ than its page however large the store is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -111,3 +111,14 @@ class Survey(Protocol):
 
 class Surveyed(Store, Survey, Protocol):
     """A store that can be surveyed."""
+
+
+_PAGE = 500
+
+
+async def open_pages(store: Survey) -> AsyncIterator[list[Seen]]:
+    """All runs of all tenants that have not ended, page by page: none is larger, however many there are."""
+    after = (Tenant(""), RunId(""))
+    while page := await store.open_runs(after=after, limit=_PAGE):
+        yield page
+        after = (page[-1].row.tenant, page[-1].row.id)
